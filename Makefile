@@ -1,0 +1,47 @@
+# GNU make on Linux and macOS. Every target does its own set-up; nothing is needed before but Python 3.11+.
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format faults soak bench wheel clean
+
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+ECOMMERCE := pipelines/ecommerce
+
+help: ## Show what there is
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Prepare: an isolated environment in .venv, the jars, Java if there is none
+	@$(PYTHON) scripts/setup.py
+
+run: setup ## Build the e-commerce lakehouse, or take in what is new
+	@test -d $(ECOMMERCE)/landing || $(BIN)/python $(ECOMMERCE)/generate.py
+	@$(BIN)/icefield run -p $(ECOMMERCE)
+
+test: setup ## Run the whole test suite (JOBS=2 processes; ARGS="-k name" to choose)
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+check: setup ## Lint, formatting, types, import directions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup ## Let ruff format and mend what it can
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+faults: setup ## Stop runs at every failpoint, in every way
+	@ICEFIELD_FAULTS=all $(BIN)/pytest -m faults $(ARGS)
+
+soak: setup ## The concurrency tests, for a minute each
+	@ICEFIELD_SOAK_SECONDS=60 $(BIN)/pytest -m soak $(ARGS)
+
+bench: setup ## Measure against hand-written PySpark, DuckDB and Polars; results in bench/results
+	@$(BIN)/python bench/run.py $(ARGS)
+
+wheel: setup ## Build the wheel, reference projects included, into dist/
+	@$(BIN)/python -m build --wheel --no-isolation
+
+clean: ## Remove the environment, builds and caches; data and lakes stay
+	@rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests pipelines bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +

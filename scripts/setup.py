@@ -1,0 +1,232 @@
+"""Prepares this checkout: an isolated environment in .venv, every dependency, the jars, Java when there is none.
+
+Needs nothing but Python's standard library, and is written so that even an old Python can read it and say what is
+missing. A second call finds its stamp and returns at once. `python3 scripts/setup.py --force` starts over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+VENV = os.path.join(ROOT, ".venv")
+VENV_PYTHON = os.path.join(VENV, "bin", "python")
+STAMP = os.path.join(VENV, "icefield-setup.stamp")
+LOG = os.path.join(ROOT, ".venv", "setup.log")
+LOCK = os.path.join(ROOT, "requirements.lock")
+NEEDED = (3, 11)
+OLDEST_PIP = (22, 3)  # the first with `pip --python`
+BEAT_SECONDS = 10
+
+
+class SetupError(Exception):
+    """Set-up cannot go on; the text is for the person at the terminal."""
+
+
+def main() -> int:
+    force = "--force" in sys.argv[1:]
+    if not force and read(STAMP) == fingerprint():
+        return 0
+    if sys.version_info < NEEDED:
+        return run_on_another_python()
+    began = time.time()
+    try:
+        say("setting up in %s" % VENV)
+        make_environment(fresh=force)
+        install()
+        fetch_jars()
+        java = check_java()
+    except SetupError as error:
+        sys.stderr.write("\nsetup failed: %s\n" % error)
+        return 2
+    write(STAMP, fingerprint())
+    say("ready after %d s: .venv/bin/icefield, %s" % (time.time() - began, java))
+    return 0
+
+
+def fingerprint() -> str:
+    """What the environment depends on: the lock, the metadata, this script, and where the checkout is."""
+    digest = hashlib.sha256(ROOT.encode())
+    for name in ("requirements.lock", "pyproject.toml", os.path.join("scripts", "setup.py")):
+        with open(os.path.join(ROOT, name), "rb") as file:
+            digest.update(file.read())
+    return digest.hexdigest()
+
+
+# --- the environment -------------------------------------------------------------------------------------------------
+
+
+def make_environment(*, fresh: bool) -> None:
+    """Five ways to an environment with pip, because Debian's Python comes without the usual one."""
+    if not fresh and works(VENV_PYTHON):
+        return
+    for way in (by_venv, by_borrowed_pip, by_virtualenv, by_uv, by_another_python):
+        shutil.rmtree(VENV, ignore_errors=True)
+        if way() and works(VENV_PYTHON):
+            return
+    shutil.rmtree(VENV, ignore_errors=True)
+    raise SetupError(
+        "no isolated environment could be made. %s has no working `venv` module (on Debian and Ubuntu it is a package "
+        "of its own), and neither pip 22.3+, virtualenv, uv nor another Python 3.11+ was found. Install one of them, "
+        "for example: sudo apt install python3-venv, then run this again." % sys.executable
+    )
+
+
+def by_venv() -> bool:
+    return quiet([sys.executable, "-m", "venv", VENV])
+
+
+def by_borrowed_pip() -> bool:
+    if not quiet([sys.executable, "-m", "venv", "--without-pip", VENV]):
+        return False
+    for pip in ([sys.executable, "-m", "pip"], ["pip3"], ["pip"], ["python3", "-m", "pip"]):
+        version = re.match(r"pip (\d+)\.(\d+)", output([*pip, "--version"]))
+        if version and (int(version.group(1)), int(version.group(2))) >= OLDEST_PIP:
+            say("this Python has no ensurepip: borrowing %s" % version.group())
+            if quiet([*pip, "--python", VENV_PYTHON, "install", "pip"]):
+                return True
+    return False
+
+
+def by_virtualenv() -> bool:
+    return any(quiet([*command, VENV]) for command in ([sys.executable, "-m", "virtualenv"], ["virtualenv"]))
+
+
+def by_uv() -> bool:
+    return quiet(["uv", "venv", "--seed", "--python", sys.executable, VENV])
+
+
+def by_another_python() -> bool:
+    return any(quiet([python, "-m", "venv", VENV]) for python in other_pythons())
+
+
+def other_pythons() -> list[str]:
+    found = []
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        for minor in range(14, NEEDED[1] - 1, -1):
+            python = os.path.join(folder, "python3.%d" % minor)
+            if os.access(python, os.X_OK) and quiet([python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]):
+                found.append(python)
+    return found
+
+
+def run_on_another_python() -> int:
+    version = "%d.%d" % sys.version_info[:2]
+    for python in other_pythons():
+        say("%s is Python %s: going on with %s" % (sys.executable, version, python))
+        return subprocess.call([python, *sys.argv])
+    sys.stderr.write(
+        "setup failed: icefield needs Python 3.11 or newer, and %s is %s; no newer one is on PATH. Install one (for "
+        "example: sudo apt install python3.11 python3.11-venv, or brew install python@3.12), then run this again with "
+        "PYTHON=python3.11 set.\n" % (sys.executable, version)
+    )
+    return 2
+
+
+def works(python: str) -> bool:
+    return os.path.exists(python) and quiet([python, "-m", "pip", "--version"])
+
+
+# --- what goes into it -----------------------------------------------------------------------------------------------
+
+
+def install() -> None:
+    pip = [VENV_PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar", "off"]
+    count = sum(1 for line in read(LOCK).splitlines() if line and not line.startswith("#"))
+    watched("installing %d packages" % count, [*pip, "-r", LOCK])
+    watched("installing icefield", [*pip, "--no-deps", "--no-build-isolation", "-e", ROOT])
+
+
+def fetch_jars() -> None:
+    watched("fetching Iceberg and SQLite for Spark", [VENV_PYTHON, "-m", "icefield.engine.jars"])
+
+
+def check_java() -> str:
+    code = (
+        "from icefield.engine.java import find_java as f; j = f(); "
+        "print('Java %d (%s)' % (j.version, 'from its wheel' if j.bundled else j.home))"
+    )
+    done = subprocess.run([VENV_PYTHON, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise SetupError(done.stderr.decode(errors="replace").strip().splitlines()[-1])
+    return done.stdout.decode().strip()
+
+
+# --- talking and running ---------------------------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    print("  " + text, flush=True)
+
+
+def watched(what: str, command: list[str]) -> None:
+    """Runs a slow command with its output in a log, and says every few seconds that it is still at it."""
+    began = last = time.time()
+    say("%s ..." % what)
+    with open(LOG, "ab") as log:
+        start = log.tell()
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        try:
+            while True:
+                try:
+                    code = process.wait(timeout=0.2)
+                    break
+                except subprocess.TimeoutExpired:
+                    if time.time() - last >= BEAT_SECONDS:
+                        last = time.time()
+                        say("%s ... %d s" % (what, last - began))
+        except BaseException:
+            process.kill()
+            raise
+    if code:
+        with open(LOG, "rb") as log:
+            log.seek(start)
+            tail = log.read().decode(errors="replace").strip().splitlines()[-15:]
+        raise SetupError("%s ended with %d. The whole log is %s, its end:\n%s" % (what, code, LOG, "\n".join(tail)))
+
+
+def quiet(command: list[str]) -> bool:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def output(command: list[str]) -> str:
+    try:
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+        ).stdout.decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

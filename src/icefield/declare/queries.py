@@ -1,0 +1,126 @@
+"""`sql`: Spark's own parametrised SQL turned into a function of DataFrames."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import string
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from icefield.declare.registry import Location, caller, caller_file, current
+from icefield.errors import InvalidQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_BRACED = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A query as a function: its {names} are the parameters, calling it runs it on the frames' own session."""
+
+    text: str = field(repr=False)
+    parameters: tuple[str, ...]
+    location: Location
+
+    @property
+    def __name__(self) -> str:
+        return "sql"
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([inspect.Parameter(name, kind) for name in self.parameters])
+
+    @property
+    def comment(self) -> str:
+        """The comment lines the query begins with."""
+        lines: list[str] = []
+        for line in self.text.strip().splitlines():
+            if not line.lstrip().startswith("--"):
+                break
+            lines.append(line.strip().lstrip("-").strip())
+        return " ".join(lines).strip()
+
+    def __call__(self, *frames: DataFrame, **named: DataFrame) -> DataFrame:
+        """Run the query over the given frames."""
+        bound = self.__signature__.bind(*frames, **named).arguments
+        session: Any = next(iter(bound.values())).sparkSession
+        result: DataFrame = session.sql(self.text, **bound)
+        return result
+
+
+def sql(query_or_file: str) -> Callable[..., DataFrame]:
+    """A function from a query or a .sql file beside this one: `table("gold.daily")(sql("daily.sql"))`."""
+    text, file = _read(query_or_file)
+    place = caller() if file is None else Location(_shown(file), 1)
+    return Query(text=text, parameters=_parameters(text, place, in_file=file is not None), location=place)
+
+
+def _read(query_or_file: str) -> tuple[str, Path | None]:
+    if not isinstance(query_or_file, str) or not query_or_file.strip():
+        raise InvalidQuery(
+            f"sql({query_or_file!r}) holds no query", where=str(caller()), remedy='write sql("file.sql") or the query'
+        )
+    if not query_or_file.rstrip().endswith(".sql") or "\n" in query_or_file.strip():
+        return query_or_file, None
+    declaring = caller_file()
+    file = (declaring.parent if declaring else Path.cwd()) / query_or_file.strip()
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as problem:
+        beside = sorted(path.name for path in file.parent.glob("*.sql")) if file.parent.is_dir() else []
+        raise InvalidQuery(
+            f"the query file {query_or_file} cannot be read: {problem.strerror or problem}",
+            where=str(caller()),
+            remedy=f"beside the declaring file there is: {', '.join(beside) or 'no .sql file'}",
+        ) from None
+    registry = current()
+    if registry is not None:
+        registry.files.add(file.resolve())
+    if not text.strip():
+        raise InvalidQuery(f"{query_or_file} is empty", where=str(caller()), remedy="write a query into it")
+    return text, file
+
+
+def _parameters(text: str, place: Location, *, in_file: bool) -> tuple[str, ...]:
+    """The {names} of the query; braces that mean something else are the classic trap and get their line."""
+    for match in _BRACED.finditer(text):
+        if match[1] is None:
+            continue
+        name = _NAME.match(match[1])
+        rest = match[1][name.end() :] if name else match[1]
+        if name is None or not (rest == "" or rest[0] in ".["):
+            line = place.line + (text.count("\n", 0, match.start()) if in_file else 0)
+            raise InvalidQuery(
+                f"{match[0]} in the query is no table's name",
+                where=f"{place.file}:{line}",
+                remedy=f"braces hold inputs; for braces themselves write {{{match[0]}}}",
+            )
+    try:
+        fields = [part for _, part, _, _ in string.Formatter().parse(text) if part is not None]
+    except ValueError as problem:
+        raise InvalidQuery(
+            f"the braces of the query cannot be read: {problem}",
+            where=str(place),
+            remedy="write {{ and }} for braces themselves",
+        ) from None
+    names = tuple(dict.fromkeys(re.split(r"[.\[]", part)[0] for part in fields))
+    if not names:
+        raise InvalidQuery(
+            "the query names no input, so it can depend on nothing",
+            where=str(place),
+            remedy="write FROM {table_name} where it reads a table of the project",
+        )
+    return names
+
+
+def _shown(file: Path) -> str:
+    registry = current()
+    return registry.relative(str(file.resolve())) if registry else file.name

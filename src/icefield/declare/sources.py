@@ -1,0 +1,159 @@
+"""Where rows come from."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from icefield.declare.columns import Column, parse_columns
+from icefield.declare.options import Changed, Format, NewColumns, must_be_one_of, texts
+from icefield.declare.registry import caller
+from icefield.declare.suggest import did_you_mean
+from icefield.errors import InvalidName, InvalidOption, UnknownColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PROVENANCE = (Column("source_file", "STRING"), Column("source_line", "BIGINT"), Column("ingested_at", "TIMESTAMP"))
+SUFFIXES: Mapping[str, Format] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+}
+PACKED = (".gz", ".bz2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where rows come from; each kind is a subclass."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What the function is handed: the declared columns and where each row came from."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files(Source):
+    """Files under a path pattern, each taken once; `format` is None where each file's own suffix decides."""
+
+    path: str
+    schema: tuple[Column, ...]
+    format: Format | None = None
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    new_columns: NewColumns = "fail"
+    batch: str | None = None
+    changed: Changed = "fail"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The {names} of the path, which become columns."""
+        return _parts(self.path)
+
+    @property
+    def glob(self) -> str:
+        """The path with every {part} as a wildcard."""
+        pieces = string.Formatter().parse(self.path)
+        return "".join(text + ("*" if part is not None else "") for text, part, _, _ in pieces)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The declared columns, the parts of the path, then file, line and time of arrival."""
+        return (*self.schema, *(Column(part, "STRING") for part in self.parts), *PROVENANCE)
+
+
+def files(
+    path: str,
+    *,
+    schema: str,
+    format: Format | None = None,
+    aliases: Mapping[str, Sequence[str]] | None = None,
+    new_columns: NewColumns = "fail",
+    batch: str | None = None,
+    changed: Changed = "fail",
+    **options: str,
+) -> Source:
+    """Files under a pattern relative to the project, each taken once: `files("landing/*.csv", schema="id BIGINT")`."""
+    if not isinstance(path, str) or not path:
+        raise _wrong(f"files({path!r}) is no path", 'write a pattern such as "landing/orders/*.csv"')
+    must_be_one_of("new_columns", new_columns)
+    must_be_one_of("changed", changed)
+    if format is not None:
+        must_be_one_of("format", format)
+    columns = parse_columns(schema)
+    parts = _parts(path)
+    _refuse_clashes(columns, parts)
+    if batch is not None and batch not in parts:
+        near = did_you_mean(batch, parts, all_of_them="parts of this path")
+        raise _wrong(f"batch={batch!r} is no {{part}} of {path!r}", near)
+    for name, value in options.items():
+        if not isinstance(value, str):
+            raise _wrong(f"option {name}={value!r} is no text", f"write {name}={str(value)!r}")
+    return Files(
+        path=path,
+        schema=columns,
+        format=format or _format_of(path),
+        aliases=_aliases(aliases or {}, columns),
+        new_columns=new_columns,
+        batch=batch,
+        changed=changed,
+        options=dict(options),
+    )
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    try:
+        pieces = list(string.Formatter().parse(path))
+    except ValueError as problem:
+        raise _wrong(f"the path {path!r} cannot be read: {problem}", "write {{ and }} for braces themselves") from None
+    parts = [part for _, part, _, _ in pieces if part is not None]
+    for part in parts:
+        if not part.isidentifier() or part != part.lower():
+            raise _wrong(f"{{{part}}} in {path!r} cannot be a column", "write a lower-case name such as {source_month}")
+    if len(parts) != len(set(parts)):
+        raise _wrong(f"a {{part}} occurs twice in {path!r}", "give each part a name of its own")
+    return tuple(parts)
+
+
+def _refuse_clashes(columns: tuple[Column, ...], parts: tuple[str, ...]) -> None:
+    added = {*parts, *(column.name for column in PROVENANCE)}
+    for column in columns:
+        if column.name.lower() in added:
+            raise InvalidName(
+                f"column `{column.name}` of the schema is also handed over by the source "
+                f"({', '.join((*parts, *(c.name for c in PROVENANCE)))})",
+                where=str(caller()),
+                remedy="leave it out of the schema, or name it differently and list this name in aliases=",
+            )
+
+
+def _aliases(aliases: Mapping[str, Sequence[str]], columns: tuple[Column, ...]) -> dict[str, tuple[str, ...]]:
+    names = {column.name for column in columns}
+    for name in aliases:
+        if name not in names:
+            raise UnknownColumn(
+                f"aliases= names `{name}`, which the schema does not have",
+                where=str(caller()),
+                remedy=did_you_mean(name, names, all_of_them="columns"),
+            )
+    return {name: texts("aliases", former) for name, former in aliases.items()}
+
+
+def _format_of(path: str) -> Format | None:
+    """The format the pattern itself tells; None where it ends in a wildcard, so that each file tells its own."""
+    suffixes = [suffix for suffix in PurePosixPath(path).suffixes if suffix not in PACKED]
+    suffix = suffixes[-1].lower() if suffixes else ""
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    if not suffix or any(sign in suffix for sign in "*?[{"):
+        return None
+    raise _wrong(f"the format of {path!r} cannot be told from `{suffix}`", 'say format="csv", "json" or "parquet"')
+
+
+def _wrong(what: str, remedy: str) -> InvalidOption:
+    return InvalidOption(what, where=str(caller()), remedy=remedy)

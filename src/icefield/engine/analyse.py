@@ -1,0 +1,159 @@
+"""Calls every function over empty frames, so that mistakes are found before a file is read or written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from icefield.declare import ExpectTable, Reconciles, References, format_columns
+from icefield.engine.parse import ORIGIN
+from icefield.engine.quality import splitting
+from icefield.errors import BadFunction, BadPredicate, ContractBroken, OriginLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from icefield.declare import Check, Column, Source
+    from icefield.graph import Graph, Node
+
+ORIGIN_TYPE = f"{ORIGIN} STRUCT<arrival: BIGINT, block: BIGINT, row: BIGINT, raw: BINARY>"
+
+
+def derive_schemas(
+    spark: SparkSession, graph: Graph, functions: Mapping[str, Callable[..., Any]], known: Mapping[str, StructType]
+) -> dict[str, StructType]:
+    """The columns of every table, without `_icefield` ones; `known` are tables that are read but not built by this run."""
+    schemas: dict[str, StructType] = dict(known)
+    outputs: dict[str, DataFrame] = {}
+    for name in graph.order:
+        node = graph[name]
+        if name in functions and all(table in schemas for table in node.inputs):
+            outputs[name] = _call_empty(spark, node, functions[name], schemas)
+            schemas[name] = visible(outputs[name]).schema
+            _require_contract(node, schemas[name])
+    for name, output in outputs.items():
+        _require_checks(spark, graph[name], output, schemas)
+    return schemas
+
+
+def visible(frame: DataFrame) -> DataFrame:
+    """A frame without icefield's own columns."""
+    return frame.select(*(f"`{column}`" for column in frame.columns if not column.startswith("_icefield")))
+
+
+def needs_line(spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]) -> bool:
+    """Whether a function uses `source_line`: without it, it would not resolve."""
+    try:
+        output = function(**_empty_inputs(spark, node, schemas, line=False))
+    except PySparkException:
+        return True
+    return "source_line" in output.columns
+
+
+def _call_empty(spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]) -> DataFrame:
+    try:
+        output = function(**_empty_inputs(spark, node, schemas, line=True))
+        columns = getattr(output, "columns", None)
+    except PySparkException as error:
+        raise BadFunction(
+            f"the function of {node.name} does not fit its inputs: {first_line(error)}",
+            where=str(node.location),
+            remedy="correct the column or expression that Spark names; the function was called with empty inputs",
+        ) from error
+    if columns is None:
+        raise BadFunction(
+            f"the function of {node.name} returned {type(output).__name__}, not a DataFrame",
+            where=str(node.location),
+            remedy="end the function with `return` and a DataFrame",
+        )
+    return output  # type: ignore[no-any-return]
+
+
+def _empty_inputs(
+    spark: SparkSession, node: Node, schemas: Mapping[str, StructType], *, line: bool
+) -> dict[str, DataFrame]:
+    frames = {}
+    for edge in node.edges:
+        if edge.table is not None:
+            frames[edge.parameter] = spark.createDataFrame([], schemas[edge.table])
+        else:
+            assert edge.source is not None
+            frames[edge.parameter] = spark.createDataFrame([], _source_schema(edge.source, line=line))
+    return frames
+
+
+def _source_schema(source: Source, *, line: bool) -> str:
+    columns = [column for column in source.columns if line or column.name != "source_line"]
+    return f"{format_columns(columns)}, {ORIGIN_TYPE}"
+
+
+def _require_contract(node: Node, schema: StructType) -> None:
+    if node.columns is None:
+        return
+    wanted = [(column.name, _type(column)) for column in node.columns]
+    given = [(field.name, field.dataType.simpleString().upper()) for field in schema]
+    if given != wanted:
+        raise ContractBroken(
+            f"{node.name} gives other columns than `columns=` promises: {_difference(wanted, given)}",
+            where=str(node.location),
+            remedy="make the function return exactly these names, types and order (cast where needed), or change `columns=`",
+        )
+
+
+def _type(column: Column) -> str:
+    return column.type.upper().replace(" ", "")
+
+
+def _difference(wanted: list[tuple[str, str]], given: list[tuple[str, str]]) -> str:
+    told = [f"{n} {t} is missing" for n, t in wanted if n not in dict(given)]
+    told += [f"{n} {t} is not promised" for n, t in given if n not in dict(wanted)]
+    told += [f"{n} is {t}, promised {dict(wanted)[n]}" for n, t in given if dict(wanted).get(n, t) != t]
+    return "; ".join(told) or f"the order is {', '.join(n for n, _ in given)}"
+
+
+def _require_checks(spark: SparkSession, node: Node, output: DataFrame, schemas: Mapping[str, StructType]) -> None:
+    empty = visible(output)
+    for check in node.row_checks:
+        _must_resolve(node, check, lambda check=check: empty.where(check.predicate))
+    for check in node.table_checks:
+        match check:
+            case ExpectTable():
+                _must_resolve(node, check, lambda check=check: empty.selectExpr(f"boolean({check.aggregate})"))
+            case Reconciles():
+                for table, amount in check.amounts.items():
+                    if table in schemas:
+                        frame = spark.createDataFrame([], schemas[table])
+                        _must_resolve(node, check, lambda frame=frame, amount=amount: frame.selectExpr(amount))
+            case References():
+                for table, columns in ((check.of or node.name, [check.column, check.where]), (check.to, [check.column])):
+                    if table in schemas:
+                        frame = spark.createDataFrame([], schemas[table])
+                        _must_resolve(node, check, lambda frame=frame, columns=columns: frame.selectExpr(*columns))
+            case _:
+                pass
+    if splitting(node)[1] and ORIGIN not in output.columns:
+        raise OriginLost(
+            f"{node.name} sets duplicates aside, which needs the order of arrival, but its function lets go of it",
+            where=str(node.location),
+            remedy="keep the source's columns in the function: withColumn and drop instead of select, or select('*', ...)",
+        )
+
+
+def _must_resolve(node: Node, check: Check, attempt: Callable[[], DataFrame]) -> None:
+    try:
+        _ = attempt().schema
+    except PySparkException as error:
+        raise BadPredicate(
+            f"the check `{check.name}` of {node.name} cannot be evaluated: {first_line(error)}",
+            where=str(node.location),
+            remedy="correct its SQL; it is Spark SQL over the columns that the table's function returns",
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What Spark has to say, without the plan and the stack below it."""
+    return str(error).strip().split("\n", 1)[0].strip()

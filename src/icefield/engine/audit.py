@@ -1,0 +1,228 @@
+"""Evaluates checks on staged tables, before anyone can see a row; each result is counted by a query of its own.
+
+Counts come from the rows that were written, not from a side channel of the write: they are true also after task
+retries, over sorted tables and for empty inputs.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from icefield.declare import ExpectTable, FreshWithin, Reconciles, References, RowCheck, Unique
+from icefield.engine.analyse import first_line
+from icefield.engine.quality import SPLITTING, failing_checks
+from icefield.engine.tables import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pyspark.sql import DataFrame
+
+    from icefield.declare import Check
+    from icefield.graph import Node
+
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """What came of one check."""
+
+    table: str
+    check: str
+    kind: str
+    otherwise: str
+    status: str
+    failed_rows: int = 0
+    detail: str = ""
+    seconds: float = 0.0
+
+    @property
+    def stops(self) -> bool:
+        """Whether this result forbids publishing the table."""
+        return self.status in ("failed", "error")
+
+
+def split_results(node: Node, failures: Mapping[str, int]) -> list[CheckResult]:
+    """Results of the checks that rows were split by, counted from the rows that were set aside."""
+    results = []
+    malformed = sum(count for reason, count in failures.items() if reason.startswith("malformed"))
+    if node.source is not None:
+        results.append(_split_result(node, "every line can be read", "row", "quarantine", malformed))
+    for check in (*node.row_checks, *node.table_checks):
+        if check.otherwise in SPLITTING:
+            results.append(_split_result(node, check.name, _kind(check), str(check.otherwise), failures.get(check.name, 0)))
+    return results
+
+
+def _split_result(node: Node, name: str, kind: str, otherwise: str, count: int) -> CheckResult:
+    done = {"quarantine": "quarantined", "drop": "dropped"}[otherwise]
+    status = done if count else "passed"
+    return CheckResult(table=node.name, check=name, kind=kind, otherwise=otherwise, status=status, failed_rows=count)
+
+
+def own_results(node: Node, new_rows: DataFrame, whole: DataFrame, now_ms: int) -> list[CheckResult]:
+    """Checks that need only the table itself: rows by what this run wrote, the table by all that it holds."""
+    results = _row_results(node, new_rows)
+    for check in node.table_checks:
+        if check.otherwise in SPLITTING:
+            continue
+        match check:
+            case Unique():
+                results.append(_timed(node, check, lambda check=check: _repeated(check, whole)))
+            case ExpectTable():
+                results.append(_timed(node, check, lambda check=check: _aggregate(check, whole)))
+            case FreshWithin():
+                results.append(_timed(node, check, lambda check=check: _fresh(check, whole, now_ms)))
+            case _:
+                pass
+    return results
+
+
+def cross_results(node: Node, read: Callable[[str], DataFrame | None]) -> list[CheckResult]:
+    """Checks that compare tables; deferred, which is no pass, where one of them does not stand on this branch."""
+    results = []
+    for check in cross_checks(node):
+        frames = {name: read(name) for name in (*check.named_tables, node.name)}
+        absent = [name for name, frame in frames.items() if frame is None]
+        if absent:
+            told = f"{', '.join(absent)} is not there"
+            results.append(_result(node, check, "deferred", 0, told, 0.0))
+            continue
+        present = {name: frame for name, frame in frames.items() if frame is not None}
+        results.append(_timed(node, check, lambda check=check, present=present: _compare(node, check, present)))
+    return results
+
+
+def cross_checks(node: Node) -> list[References | Reconciles]:
+    """The checks of a table that name other tables."""
+    return [check for check in node.table_checks if isinstance(check, References | Reconciles)]
+
+
+# -- each kind: how many rows fail, and what was seen
+
+
+def _row_results(node: Node, rows: DataFrame) -> list[CheckResult]:
+    checks = failing_checks(node)
+    if not checks:
+        return []
+    begun = time.monotonic()
+    counts = [F.count_if(F.expr(f"({check.predicate}) IS FALSE")) for check in checks if isinstance(check, RowCheck)]
+    try:
+        found = rows.agg(*counts).first()
+    except PySparkException as error:
+        return [_result(node, check, "error", 0, first_line(error), time.monotonic() - begun) for check in checks]
+    assert found is not None
+    seconds = (time.monotonic() - begun) / len(checks)
+    return [_result(node, c, _status(c, bool(n)), int(n), "", seconds) for c, n in zip(checks, found, strict=True)]
+
+
+def _repeated(check: Unique, whole: DataFrame) -> tuple[int, str]:
+    keys = [quoted(column) for column in check.columns]
+    has_key = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+    repeated = whole.where(has_key).groupBy(*keys).count().where("`count` > 1")
+    found = repeated.agg(F.sum(F.col("count") - 1), F.count("*"), F.first(F.struct(*keys))).first()
+    assert found is not None
+    extra, distinct, example = found
+    return (int(extra), f"{distinct} keys occur more than once, such as {tuple(example)}") if extra else (0, "")
+
+
+def _aggregate(check: ExpectTable, whole: DataFrame) -> tuple[int, str]:
+    found = whole.selectExpr(f"boolean({check.aggregate})").first()
+    holds = None if found is None else found[0]
+    return (0, "") if holds else (1, f"{check.aggregate} is {holds}")
+
+
+def _fresh(check: FreshWithin, whole: DataFrame, now_ms: int) -> tuple[int, str]:
+    found = whole.agg(F.unix_millis(F.max(F.col(quoted(check.column)).cast("timestamp")))).first()
+    newest = None if found is None else found[0]
+    if newest is None:
+        return 1, "the table has no rows"
+    age = dt.timedelta(milliseconds=now_ms - newest)
+    return int(age > check.limit), f"the newest is {age} old"
+
+
+def _compare(node: Node, check: References | Reconciles, frames: Mapping[str, DataFrame]) -> tuple[int, str]:
+    if isinstance(check, References):
+        rows = frames[check.of or node.name].where(check.where).select(quoted(check.column))
+        missing = rows.where(f"{quoted(check.column)} IS NOT NULL").join(
+            frames[check.to].select(quoted(check.column)).distinct(), check.column, "left_anti"
+        )
+        found = missing.agg(F.count("*"), F.first(check.column)).first()
+        assert found is not None
+        return int(found[0]), f"such as {found[1]}" if found[0] else ""
+    seen = {table: _amount(frames[table], amount) for table, amount in check.amounts.items()}
+    told = ", ".join(f"{table}: {value}" for table, value in seen.items())
+    values = list(seen.values())
+    apart = any(not _agree(values[0], value, check.within) for value in values[1:])
+    return int(apart), told
+
+
+def _amount(frame: DataFrame, amount: str) -> object:
+    found = frame.selectExpr(f"{amount} AS amount").first()
+    return None if found is None else found["amount"]
+
+
+def _agree(one: object, other: object, within: float) -> bool:
+    if one is None or other is None:
+        return (one or 0) == (other or 0)  # a sum over no rows is NULL, and agrees with 0
+    if within == 0:
+        return one == other
+    return abs(float(one) - float(other)) <= within  # type: ignore[arg-type]
+
+
+# -- results
+
+
+def _timed(node: Node, check: Check, evaluate: Callable[[], tuple[int, str]]) -> CheckResult:
+    begun = time.monotonic()
+    try:
+        failed, told = evaluate()
+    except PySparkException as error:  # a check that could not run is a failure, never a pass
+        return _result(node, check, "error", 0, first_line(error), time.monotonic() - begun)
+    return _result(node, check, _status(check, bool(failed)), failed, told, time.monotonic() - begun)
+
+
+def _status(check: Check, failed: bool) -> str:  # noqa: FBT001 - private, one call shape
+    if not failed:
+        return "passed"
+    return "warned" if check.otherwise == "warn" else "failed"
+
+
+def _result(node: Node, check: Check, status: str, failed: int, told: str, seconds: float) -> CheckResult:
+    return CheckResult(
+        table=node.name,
+        check=check.name,
+        kind=_kind(check),
+        otherwise=str(check.otherwise),
+        status=status,
+        failed_rows=failed,
+        detail=told,
+        seconds=seconds,
+    )
+
+
+def _kind(check: Check) -> str:
+    match check:
+        case RowCheck():
+            return "row"
+        case Unique():
+            return "unique"
+        case References():
+            return "references"
+        case FreshWithin():
+            return "fresh"
+        case Reconciles():
+            return "reconciles"
+        case _:
+            return "table"
+
+
+def stopping(results: Iterable[CheckResult]) -> list[CheckResult]:
+    """The results that forbid publishing."""
+    return [result for result in results if result.stops]

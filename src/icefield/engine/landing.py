@@ -1,0 +1,194 @@
+"""Files that have arrived, as the file system shows them; no Spark, so that a plan can be made without a JVM."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+import string
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from icefield.errors import FileChanged, FileUnreadable, LandingMissing, WrongHeader
+from icefield.graph.state import Arrivals, FilesTaken, LandedFile, TakenFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from icefield.declare import Files
+
+_WILDCARD = re.compile(r"[*?\[]")
+_HEADER_BYTES = 1 << 20
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """A file to be read by this run: its place in the order of arrival, and when it first arrived."""
+
+    file: LandedFile
+    arrival: int
+    taken_ms: int
+    header: tuple[str, ...] = ()
+    header_line: str = ""
+
+
+def list_landed(root: Path, source: Files) -> tuple[LandedFile, ...]:
+    """Every file the source's path matches, sorted by path; hidden files and files being written are not there yet."""
+    folder = root / _fixed_folder(source.glob)
+    if not folder.is_dir():
+        raise LandingMissing(
+            f"the folder {folder.relative_to(root)} does not exist, so nothing can arrive there",
+            where=f'files("{source.path}") in {root}',
+            remedy=f"make the folder ({folder}) and put files there, or correct the path",
+        )
+    pattern = _parts_pattern(source.path)
+    found = []
+    for path in sorted(root.glob(source.glob)):
+        relative = path.relative_to(root).as_posix()
+        if path.name.startswith((".", "_")) or not path.is_file() or not (match := pattern.fullmatch(relative)):
+            continue
+        stat = path.stat()
+        parts = tuple(match.groupdict().items())
+        found.append(LandedFile(path=relative, size=stat.st_size, modified_ns=stat.st_mtime_ns, parts=parts))
+    return tuple(found)
+
+
+def digest(files: Iterable[LandedFile | TakenFile]) -> FilesTaken:
+    """What a table stores of the files it took: their number, and a digest of paths, sizes and times."""
+    lines = sorted(f"{file.path}\t{file.size}\t{file.modified_ns}" for file in files)
+    return FilesTaken(count=len(lines), digest=hashlib.sha256("\n".join(lines).encode()).hexdigest())
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file's content."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def arrivals(
+    root: Path, source: Files, known: FilesTaken | None, taken: Callable[[], Sequence[TakenFile]]
+) -> Arrivals:
+    """Compares the folder with what the table has taken; `taken` is asked only when the digests differ."""
+    landed = list_landed(root, source)
+    if known is not None and digest(landed) == known:
+        return Arrivals(landed=landed)
+    remembered = {file.path: file for file in (taken() if known is not None else ())}
+    new, touched, changed = [], [], []
+    for file in landed:
+        before = remembered.get(file.path)
+        if before is None:
+            new.append(file)
+        elif (file.size, file.modified_ns) != (before.size, before.modified_ns):
+            same = file.size == before.size and sha256(root / file.path) == before.sha256
+            (touched if same else changed).append(file)
+    here = {file.path for file in landed}
+    return Arrivals(
+        landed=landed,
+        new=tuple(new),
+        touched=tuple(touched),
+        changed=tuple(changed),
+        missing=tuple(file for file in remembered.values() if file.path not in here),
+        taken=tuple(remembered.values()),
+    )
+
+
+def read_header(root: Path, file: LandedFile, source: Files) -> tuple[tuple[str, ...], str]:
+    """A CSV file's columns in its own order, as declared names ("" for one to leave out), and its first line as it is."""
+    path = root / file.path
+    try:
+        with path.open("rb") as handle:
+            line = handle.readline(_HEADER_BYTES)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not line.strip():
+        if file.size:
+            raise _wrong_header(file, "its first line is blank", source)
+        return (), ""
+    try:
+        text = line.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise _wrong_header(file, "its first line is not UTF-8", source) from None
+    separator, quote = source.options.get("sep", ","), source.options.get("quote", '"')
+    names = next(csv.reader([text.removeprefix(_BOM)], delimiter=separator, quotechar=quote))
+    return _match_header(file, [name.strip() for name in names], source), text
+
+
+def require_unchanged(root: Path, files: Iterable[LandedFile]) -> None:
+    """Stops the run where a file is not what it was when the run looked at it first."""
+    for file in files:
+        try:
+            stat = (root / file.path).stat()
+        except OSError as error:
+            raise unreadable(root / file.path, error) from error
+        if (stat.st_size, stat.st_mtime_ns) != (file.size, file.modified_ns):
+            raise FileChanged(
+                f"{file.path} changed while it was being read",
+                where=file.path,
+                remedy="let the writer finish under another name and rename the file when it is complete, then run again",
+            )
+
+
+def unreadable(path: Path, error: OSError) -> FileUnreadable:
+    """The error for a file that the operating system will not give."""
+    return FileUnreadable(
+        f"cannot read {path.name}: {error.strerror or error}",
+        where=str(path),
+        remedy="give this user read permission, or take the file out of the landing folder",
+    )
+
+
+def _match_header(file: LandedFile, names: list[str], source: Files) -> tuple[str, ...]:
+    known = {column.name.lower(): column.name for column in source.schema}
+    for column, former in source.aliases.items():
+        known.update({name.lower(): column for name in former})
+    matched = [known.get(name.lower(), "") for name in names]
+    unknown = [name for name, column in zip(names, matched, strict=True) if not column]
+    if unknown and source.new_columns == "fail":
+        raise _wrong_header(file, f"it has unknown columns: {', '.join(unknown)}", source)
+    repeated = sorted({column for column in matched if column and matched.count(column) > 1})
+    if repeated:
+        raise _wrong_header(file, f"it names a column twice: {', '.join(repeated)}", source)
+    missing = [column.name for column in source.schema if column.name not in matched]
+    if missing and source.new_columns == "fail":
+        raise _wrong_header(file, f"it lacks columns: {', '.join(missing)}", source)
+    return tuple(matched)
+
+
+def _wrong_header(file: LandedFile, problem: str, source: Files) -> WrongHeader:
+    declared = ",".join(column.name for column in source.schema)
+    return WrongHeader(
+        f"the header of {file.path} is not the declared one: {problem}",
+        where=f"{file.path}:1",
+        remedy=f"the first line must name the columns {declared}; mend the file, or declare aliases= or new_columns=",
+    )
+
+
+def _fixed_folder(glob: str) -> str:
+    """The part of a path before its first wildcard."""
+    fixed = []
+    for part in Path(glob).parts[:-1]:
+        if _WILDCARD.search(part):
+            break
+        fixed.append(part)
+    return str(Path(*fixed)) if fixed else "."
+
+
+def _parts_pattern(path: str) -> re.Pattern[str]:
+    """The path as a regular expression with a group for each {part}."""
+    pieces = []
+    for text, part, _, _ in string.Formatter().parse(path):
+        pieces.append(_glob_to_regex(text))
+        if part is not None:
+            pieces.append(f"(?P<{part}>[^/]*)")
+    return re.compile("".join(pieces), re.DOTALL)
+
+
+def _glob_to_regex(text: str) -> str:
+    escaped = re.escape(text)
+    escaped = escaped.replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    return re.sub(r"\\\[(.*?)\\\]", lambda match: f"[{match.group(1)}]", escaped)

@@ -1,0 +1,230 @@
+"""The one Spark session of this process: started fast, quiet on the terminal, gone when Python is gone."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from icefield.engine.archive import ArchiveUse, forget_archives, use_archive
+from icefield.engine.jars import Progress, cache_folder, ensure_jars
+from icefield.engine.java import find_java
+from icefield.engine.jvm import Jvm, class_path, is_local, start_jvm
+from icefield.errors import IcefieldError, SessionError
+
+if TYPE_CHECKING:
+    from py4j.clientserver import ClientServer
+    from pyspark.sql import SparkSession
+
+ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+HEAP = "3g"
+# What pyspark.java_gateway.launch_gateway makes known to the gateway
+GATEWAY_IMPORTS = (
+    "org.apache.spark.SparkConf",
+    "org.apache.spark.api.java.*",
+    "org.apache.spark.api.python.*",
+    "org.apache.spark.ml.python.*",
+    "org.apache.spark.mllib.api.python.*",
+    "org.apache.spark.resource.*",
+    "org.apache.spark.sql.Encoders",
+    "org.apache.spark.sql.OnSuccessCall",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.*",
+    "org.apache.spark.sql.api.python.*",
+    "org.apache.spark.sql.hive.*",
+    "scala.Tuple2",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Live:
+    """The session of this process and what it was started with."""
+
+    spark: SparkSession
+    jvm: Jvm
+    conf: Mapping[str, str]
+
+
+_lock = threading.Lock()
+_live: _Live | None = None
+
+
+def start_session(*, app: str, conf: Mapping[str, str], log: Path, progress: Progress | None = None) -> SparkSession:
+    """Start Spark, or hand over the session that this process has, with its log sent to this run's file from now on."""
+    global _live
+    with _lock:
+        wanted = _settings(app, conf)
+        if _live is not None and _is_alive(_live):
+            _live = _reuse(_live, wanted, log.absolute())
+        else:
+            _live = _start(wanted, log.absolute(), progress)
+        return _live.spark
+
+
+def stop_session(*, wait: bool = False) -> None:
+    """Stop Spark and its JVM; a process that simply exits need not call this."""
+    global _live
+    with _lock:
+        if _live is not None:
+            live, _live = _live, None
+            if _is_alive(live):
+                live.spark.stop()
+            _forget_gateway()
+            live.jvm.end(wait=wait)
+
+
+def add_catalog(spark: SparkSession, name: str, *, uri: str, warehouse: str) -> None:
+    """Make an Iceberg catalog known to a live session: a SQLite file, or any `jdbc:` address."""
+    address = uri if uri.startswith("jdbc:") else f"jdbc:sqlite:{uri}?journal_mode=WAL&busy_timeout=30000"
+    prefix = f"spark.sql.catalog.{name}"
+    settings = {
+        f"{prefix}.type": "jdbc",
+        f"{prefix}.uri": address,
+        f"{prefix}.jdbc.schema-version": "V1",
+        f"{prefix}.warehouse": warehouse,
+        f"{prefix}.cache-enabled": "false",
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+    }
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+
+
+def _settings(app: str, conf: Mapping[str, str]) -> dict[str, str]:
+    master = conf.get("spark.master", "local[*]")
+    settings = {
+        "spark.app.name": app,
+        "spark.master": master,
+        "spark.driver.memory": HEAP,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.adaptive.enabled": "true",
+    }
+    if is_local(settings):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            # 200, Spark's default, is for clusters: with few cores most of a small run would be task starts.
+            "spark.sql.shuffle.partitions": str(max(4, 2 * _cores())),
+        }
+    settings |= conf
+    extensions = [part for part in settings.get("spark.sql.extensions", "").split(",") if part]
+    if ICEBERG_EXTENSIONS not in extensions:
+        settings["spark.sql.extensions"] = ",".join([*extensions, ICEBERG_EXTENSIONS])
+    return settings
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _start(conf: dict[str, str], log: Path, progress: Progress | None) -> _Live:
+    java = find_java()
+    jars = ensure_jars(progress=progress)
+    archives = cache_folder() / "classes"
+    classes = class_path(jars, conf)
+    if not is_local(conf):
+        conf = conf | {"spark.jars": ",".join([*filter(None, [conf.get("spark.jars")]), *map(str, jars)])}
+    use = use_archive(java, classes, archives)
+    try:
+        return _connect(start_jvm(java=java, classes=classes, conf=conf, log=log, archive=use), conf)
+    except SessionError:
+        if not use.flags:
+            raise
+        # The archive is the one part that is not pinned: without it, the start must succeed or the fault is elsewhere.
+        forget_archives(archives)
+        return _connect(start_jvm(java=java, classes=classes, conf=conf, log=log, archive=ArchiveUse()), conf)
+
+
+def _connect(jvm: Jvm, conf: Mapping[str, str]) -> _Live:
+    try:
+        # Imported here, while the JVM starts beside us: at the top of the module they would come before it.
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
+
+        if SparkContext._active_spark_context is not None:
+            raise SessionError(
+                "This process already has a Spark session that icefield did not start.",
+                where=f"application {SparkContext._active_spark_context.appName!r}",
+                remedy="call .stop() on it first: the session has to be started with Iceberg's jars and extensions",
+            )
+        gateway = _gateway(jvm)
+        SparkContext._ensure_initialized(gateway=gateway)
+        spark_conf = SparkConf(_jvm=gateway.jvm)
+        for key, value in {"spark.sql.warehouse.dir": str(jvm.scratch / "warehouse"), **conf}.items():
+            spark_conf.set(key, value)
+        spark = SparkSession(SparkContext(conf=spark_conf, gateway=gateway))
+    except BaseException as error:
+        jvm.kill()
+        _forget_gateway()
+        if isinstance(error, IcefieldError) or not isinstance(error, Exception):
+            raise
+        raise SessionError(
+            f"Spark did not start: {_first_line(error)}",
+            where=str(jvm.log),
+            remedy="look at [profile.<name>.spark] in icefield.toml and at the log",
+        ) from error
+    atexit.register(jvm.discard_scratch)
+    return _Live(spark=spark, jvm=jvm, conf=conf)
+
+
+def _gateway(jvm: Jvm) -> ClientServer:
+    from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+    from py4j.java_gateway import java_import
+
+    port, secret = jvm.connection()
+    gateway = ClientServer(
+        java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
+        python_parameters=PythonParameters(port=0, eager_load=False),
+    )
+    gateway.proc = jvm.process
+    for name in GATEWAY_IMPORTS:
+        java_import(gateway.jvm, name)
+    return gateway
+
+
+def _forget_gateway() -> None:
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None and SparkContext._active_spark_context is None:
+        SparkContext._gateway.close()
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+
+def _is_alive(live: _Live) -> bool:
+    return live.jvm.process.poll() is None and live.spark.sparkContext._jsc is not None
+
+
+def _reuse(live: _Live, wanted: Mapping[str, str], log: Path) -> _Live:
+    changed = {key: value for key, value in wanted.items() if live.conf.get(key) != value and key != "spark.app.name"}
+    for key, value in changed.items():
+        if not live.spark.conf.isModifiable(key):
+            raise SessionError(
+                f"The Spark session of this process runs with {key} = {live.conf.get(key)!r}, "
+                f"and {value!r} is asked for now.",
+                remedy="such a setting holds for a whole process: use another process, or stop_session() first",
+            )
+        live.spark.conf.set(key, value)
+    if log != live.jvm.log:
+        _redirect_log(live.spark, log)
+    return replace(live, conf={**live.conf, **changed}, jvm=replace(live.jvm, log=log))
+
+
+def _redirect_log(spark: SparkSession, log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    java = spark._jvm
+    assert java is not None
+    java.java.lang.System.setProperty("icefield.log", str(log))
+    java.org.apache.logging.log4j.LogManager.getContext(False).reconfigure()  # noqa: FBT003 - Java's
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = next((line for line in lines if "Exception" in line or "Error" in line), lines[0] if lines else repr(error))
+    return told.removeprefix(": ")

@@ -1,0 +1,309 @@
+"""Carries out one step of a plan on the run's branch: reads what it needs, calls the function, splits, writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from icefield.declare import Append, Files
+from icefield.engine import intake, quality
+from icefield.engine.analyse import needs_line, visible
+from icefield.engine.landing import Intake, digest, read_header, require_unchanged, sha256
+from icefield.failpoint import failpoint
+from icefield.graph.state import LandedFile, TableState, Version
+from icefield.lake import metadata as meta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from icefield.engine.intake import Landed
+    from icefield.engine.quality import Split
+    from icefield.engine.tables import Tables
+    from icefield.graph import Node
+    from icefield.graph.state import Arrivals
+    from icefield.plan import Step
+
+MALFORMED = "malformed"
+
+
+def quarantine_of(table: str) -> str:
+    """Where a table's rows wait that failed a check."""
+    return f"{table}__quarantine"
+
+
+@dataclass(slots=True, kw_only=True)
+class Staged:
+    """What a step did to its table."""
+
+    step: Step
+    state: TableState
+    changed: bool
+    rows_added: int = 0
+    rows_removed: int = 0
+    quarantined: int = 0
+    dropped: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)
+    files: Sequence[Mapping[str, Any]] = ()
+    tables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Everything that the steps of one run share."""
+
+    tables: Tables
+    root: Path
+    functions: Mapping[str, Callable[..., Any]]
+    schemas: Mapping[str, StructType]
+    started_ms: int
+
+    @property
+    def run(self) -> str:
+        return self.tables.branch.run
+
+    def carry_out(self, node: Node, step: Step, state: TableState | None, inputs: Mapping[str, TableState]) -> Staged:
+        """Does what the step says; nobody sees any of it before the run is published."""
+        intakes = self._intakes(node, step)
+        landed = self._land(node, intakes) if intakes is not None and step.action != "note" else None
+        consumed = {name: inputs[name].version for name in node.inputs}
+        if step.action == "note":
+            return self._noted(node, step, state, intakes)
+        output = self.functions[node.name](**self._frames(node, step, landed))
+        split = self._split(node, step, state, output, landed)
+        failpoint("stage.before-write", node.name)
+        self._write(node, step, split)
+        touched = (node.name, *self._write_quarantine(node, step, split, landed))
+        failpoint("stage.written", node.name)
+        if intakes is not None:
+            require_unchanged(self.root, [taken.file for taken in intakes])
+        return self._result(node, step, state, split, consumed, self._journal(node, step, intakes, landed), touched)
+
+    # -- reading
+
+    def _frames(self, node: Node, step: Step, landed: Landed | None) -> dict[str, DataFrame]:
+        frames = {}
+        for edge in node.edges:
+            if edge.table is None:
+                assert landed is not None
+                frames[edge.parameter] = self._source_rows(node, landed)
+                continue
+            wanted = step.ranges[edge.table]
+            if wanted.start is None or edge.lookup:
+                frames[edge.parameter] = self.tables.read(edge.table, wanted.end)
+            elif wanted.start == wanted.end:
+                frames[edge.parameter] = self.tables.read(edge.table, wanted.end).limit(0)
+            else:
+                assert wanted.end is not None
+                frames[edge.parameter] = self.tables.read_between(edge.table, wanted.start, wanted.end)
+        return frames
+
+    def _source_rows(self, node: Node, landed: Landed) -> DataFrame:
+        function = self.functions[node.name]
+        if not needs_line(self.tables.spark, node, function, self.schemas):
+            return landed.rows
+        return intake.with_line(landed.rows, landed.line_offsets(), "source_line")
+
+    def _intakes(self, node: Node, step: Step) -> list[Intake] | None:
+        """The files this step reads, each with its place in the order of arrival; a rebuild keeps the old places."""
+        source, arrivals = node.source, step.arrivals
+        if not isinstance(source, Files) or arrivals is None:
+            return None
+        before = {file.path: file for file in arrivals.taken}
+        following = max((file.order for file in arrivals.taken), default=-1) + 1
+        found = []
+        for file in self._wanted(step, arrivals):
+            known = before.get(file.path)
+            order, taken_ms = (known.order, known.taken_ms) if known else (following, self.started_ms)
+            following += known is None
+            header, line = read_header(self.root, file, source)
+            found.append(Intake(file=file, arrival=order, taken_ms=taken_ms, header=header, header_line=line))
+        return sorted(found, key=lambda taken: taken.arrival)
+
+    @staticmethod
+    def _wanted(step: Step, arrivals: Arrivals) -> tuple[LandedFile, ...]:
+        if step.action == "note":
+            return arrivals.touched
+        return (*arrivals.new, *arrivals.changed) if step.action == "append" else arrivals.landed
+
+    def _land(self, node: Node, intakes: list[Intake]) -> Landed:
+        assert isinstance(node.source, Files)
+        landed = intake.land(self.tables.spark, self.root, node.source, intakes, self._scratch(node) / "landed")
+        failpoint("stage.landed", node.name)
+        return landed
+
+    def _scratch(self, node: Node) -> Path:
+        return self.tables.branch.lake.run_folder(self.run) / "scratch" / node.name
+
+    # -- splitting and writing
+
+    def _split(self, node: Node, step: Step, state: TableState | None, output: DataFrame, landed: Landed | None) -> Split:
+        rows, unique = quality.splitting(node)
+        if landed is None and not rows and not unique:
+            return quality.Split(good=output)
+        if landed is None:  # evaluated once: what is kept and what is not must come from the same rows
+            place = str(self._scratch(node) / "output")
+            output.write.mode("overwrite").parquet(place)
+            output = self.tables.spark.read.schema(output.schema).parquet(place)
+        adds = step.action == "append" and state is not None and state.version.snapshot is not None
+        old = self.tables.read(node.name, state.version.snapshot) if adds and state is not None else None
+        return quality.split(node, output, landed, old, self._scratch(node))
+
+    def _write(self, node: Node, step: Step, split: Split) -> None:
+        rows = visible(split.good)
+        nothing = split.passed is not None and split.passed == split.duplicates
+        self._replace_or_append(node.name, rows, node, step, node.comment, nothing=nothing)
+
+    def _write_quarantine(self, node: Node, step: Step, split: Split, landed: Landed | None) -> tuple[str, ...]:
+        waiting = quality.quarantine_rows(split, landed, self.run, self.started_ms)
+        name = quarantine_of(node.name)
+        replaced = step.action != "append" and name in self.tables.branch.base
+        if waiting is None or not (split.quarantined or replaced):
+            return ()
+        comment = f"Rows that {node.name} did not take, with their reasons."
+        self._replace_or_append(name, waiting, None, step, comment, nothing=not split.quarantined)
+        return (name,)
+
+    def _replace_or_append(
+        self, table: str, rows: DataFrame, node: Node | None, step: Step, comment: str, *, nothing: bool
+    ) -> None:
+        if table not in self.tables.branch.base:
+            self.tables.create(table, rows.schema, node, comment)
+        else:
+            self.tables.branch.prepare(table)
+            self.tables.evolve(table, rows.schema, node)
+        if step.action == "append":
+            if not nothing:
+                self.tables.append(table, rows)
+        elif table in self.tables.branch.base:
+            self.tables.overwrite(table, rows)
+        else:
+            self.tables.append(table, rows)
+
+    # -- results
+
+    def _result(
+        self,
+        node: Node,
+        step: Step,
+        state: TableState | None,
+        split: Split,
+        consumed: Mapping[str, Version],
+        files: Sequence[Mapping[str, Any]],
+        touched: tuple[str, ...],
+    ) -> Staged:
+        added, removed = self._counts(node.name)
+        split.require_nothing_lost(node, added)
+        changed = bool(added or removed) or state is None
+        new = self._state(node, step, state, consumed, changed=changed)
+        return Staged(
+            step=step,
+            state=new,
+            changed=changed,
+            rows_added=added,
+            rows_removed=removed,
+            quarantined=split.quarantined,
+            dropped=split.dropped,
+            failures=split.failures,
+            files=files,
+            tables=touched,
+        )
+
+    def _counts(self, table: str) -> tuple[int, int]:
+        """Rows that the staged snapshot added and removed, as Iceberg counted them while writing."""
+        base, staged = self.tables.branch.base_metadata(table), self.tables.branch.staged_metadata(table)
+        assert staged is not None
+        before, now = (meta.current_snapshot(base) if base else None), meta.current_snapshot(staged)
+        if now is None or (before is not None and before["snapshot-id"] == now["snapshot-id"]):
+            return 0, 0
+        return int(now["summary"].get("added-records", 0)), int(now["summary"].get("deleted-records", 0))
+
+    def _state(
+        self, node: Node, step: Step, state: TableState | None, consumed: Mapping[str, Version], *, changed: bool
+    ) -> TableState:
+        staged = self.tables.branch.staged_metadata(node.name)
+        assert staged is not None
+        found = meta.table_state(node.name, staged)
+        epoch, number = (state.version.epoch, state.version.number) if state else (0, 0)
+        replaced = changed and step.action != "append"
+        return TableState(
+            name=node.name,
+            version=Version(epoch=epoch + replaced, number=number + changed, snapshot=found.version.snapshot),
+            run=self.run,
+            fingerprint=node.fingerprint,
+            checks_fingerprint=node.checks_fingerprint,
+            rows=found.rows,
+            columns=found.columns,
+            published_ms=0,
+            inputs=consumed,
+            files=digest(_remembered(step.arrivals)) if step.arrivals is not None else None,
+            lineage=found.lineage,
+        )
+
+    def _noted(self, node: Node, step: Step, state: TableState | None, intakes: list[Intake] | None) -> Staged:
+        assert state is not None
+        self.tables.branch.prepare(node.name)
+        new = self._state(node, step, state, state.inputs, changed=False)
+        files = self._journal(node, step, intakes, None)
+        return Staged(step=step, state=new, changed=False, files=files, tables=(node.name,))
+
+    def _journal(
+        self, node: Node, step: Step, intakes: list[Intake] | None, landed: Landed | None
+    ) -> list[Mapping[str, Any]]:
+        """What `ops.files` is to remember: files that are new, and old ones that look different now."""
+        if intakes is None or step.arrivals is None:
+            return []
+        before = {file.path: file for file in step.arrivals.taken}
+        per_file = landed.rows_per_file() if landed is not None else {}
+        return [
+            {
+                "table": node.name,
+                "path": taken.file.path,
+                "run": self.run,
+                "status": _status(taken, before, step),
+                "size": taken.file.size,
+                "modified_ns": taken.file.modified_ns,
+                "sha256": sha256(self.root / taken.file.path),
+                "rows": per_file.get(taken.arrival, 0),
+                "taken_ms": taken.taken_ms,
+                "arrival": taken.arrival,
+            }
+            for taken in intakes
+            if not _is_as_before(taken, before)
+        ]
+
+
+def _remembered(arrivals: Arrivals) -> tuple[LandedFile, ...]:
+    """The files that a table knows once this step is published: all that are there now."""
+    return arrivals.landed
+
+
+def _is_as_before(taken: Intake, before: Mapping[str, Any]) -> bool:
+    known = before.get(taken.file.path)
+    return known is not None and (known.size, known.modified_ns) == (taken.file.size, taken.file.modified_ns)
+
+
+def _status(taken: Intake, before: Mapping[str, Any], step: Step) -> str:
+    if taken.file.path not in before:
+        return "taken"
+    return "touched" if step.action == "note" else "replaced"
+
+
+def same_rows(one: DataFrame, other: DataFrame, volatile: tuple[str, ...]) -> bool:
+    """Whether two frames hold the same rows as multisets, by count and two independent sums of hashes."""
+
+    def digest_of(frame: DataFrame) -> tuple[Any, ...]:
+        columns = [f"`{column}`" for column in sorted(frame.columns) if column not in volatile]
+        first, second = F.xxhash64(*columns), F.xxhash64(F.lit("second"), *columns)
+        sums = [F.sum(value.cast("DECIMAL(38,0)")) for value in (first, second)]
+        return tuple(frame.agg(F.count("*"), *sums).first() or ())
+
+    return digest_of(one) == digest_of(other)
+
+
+__all__ = ["Append", "Stage", "Staged", "quarantine_of", "same_rows"]

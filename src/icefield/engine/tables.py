@@ -1,0 +1,130 @@
+"""Verbs on staged tables: read one at a version or between two, make it, let it grow, append to it, replace its rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from icefield.errors import SchemaChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from icefield.graph import Node
+    from icefield.lake.branch import Branch
+
+PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+}
+
+
+class Tables:
+    """The tables of one run's branch, through Spark."""
+
+    def __init__(self, spark: SparkSession, branch: Branch) -> None:
+        self.spark = spark
+        self.branch = branch
+
+    def qualified(self, table: str) -> str:
+        """The name by which Spark knows a table of the branch."""
+        namespace, name = table.split(".")
+        return f"{self.branch.name}.{quoted(namespace)}.{quoted(name)}"
+
+    def read(self, table: str, snapshot: int | None) -> DataFrame:
+        """All rows of a version; without one the table has no rows yet."""
+        if snapshot is None:
+            return self.spark.table(self.qualified(table)).limit(0)
+        # Spark resolves a table again when a query runs, so every read names its version.
+        return self.spark.read.option("versionAsOf", str(snapshot)).table(self.qualified(table))
+
+    def read_between(self, table: str, start: int, end: int) -> DataFrame:
+        """The rows appended after one version, up to another; the caller has made sure that nothing but appends lie there."""
+        reader = self.spark.read.format("iceberg").option("start-snapshot-id", str(start)).option("end-snapshot-id", str(end))
+        return reader.load(self.qualified(table))
+
+    def create(self, table: str, schema: StructType, node: Node | None, comment: str = "") -> None:
+        """Makes a table on the branch; its files go to folders of the run until it is published."""
+        self.branch.lake.catalog.add_namespace(self.branch.name, table.split(".")[0])
+        properties = {**PROPERTIES, **self.branch.own_properties(table)}
+        partitioned = f" PARTITIONED BY ({', '.join(node.partitioned_by)})" if node and node.partitioned_by else ""
+        self.spark.sql(
+            f"CREATE TABLE {self.qualified(table)} ({_columns(schema, _comments(node))}) USING iceberg{partitioned}"
+            f" LOCATION {text(str(self.branch.lake.table_folder(table)))} COMMENT {text(comment)}"
+            f" TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})"
+        )
+
+    def evolve(self, table: str, schema: StructType, node: Node | None) -> None:
+        """Adds the columns that are new; a column that went or changed its type is refused with the difference."""
+        now = self.spark.table(self.qualified(table)).schema
+        refuse_change(table, now, schema, node)
+        known = {field.name for field in now}
+        added = [field for field in schema if field.name not in known]
+        if added:
+            listed = ", ".join(_column(field.name, field.dataType.simpleString(), _comments(node)) for field in added)
+            self.spark.sql(f"ALTER TABLE {self.qualified(table)} ADD COLUMNS ({listed})")
+
+    def append(self, table: str, rows: DataFrame) -> None:
+        """Adds rows."""
+        self._writer(table, rows).append()
+
+    def overwrite(self, table: str, rows: DataFrame) -> None:
+        """Replaces all rows, in one snapshot; older snapshots stay readable."""
+        self._writer(table, rows).overwrite(F.lit(True))  # noqa: FBT003 - Spark's literal
+
+    def cancel(self) -> None:
+        """Stops whatever Spark is doing for this run."""
+        self.spark.sparkContext.cancelAllJobs()
+
+    def _writer(self, table: str, rows: DataFrame):  # type: ignore[no-untyped-def]  # noqa: ANN202 - no public type
+        return rows.writeTo(self.qualified(table)).option("snapshot-property.icefield.run", self.branch.run)
+
+
+def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | None) -> None:
+    """Refuses what stored rows cannot follow."""
+    types = {field.name: field.dataType.simpleString() for field in wanted}
+    gone = [f"{field.name} {field.dataType.simpleString()} is gone" for field in now if field.name not in types]
+    other = [
+        f"{field.name} was {field.dataType.simpleString()} and is now {types[field.name]}"
+        for field in now
+        if types.get(field.name, field.dataType.simpleString()) != field.dataType.simpleString()
+    ]
+    if gone or other:
+        raise SchemaChanged(
+            f"the columns of {table} do not fit the table as it is: {'; '.join([*gone, *other])}",
+            where=str(node.location) if node else table,
+            remedy=f"give the old columns back, or let the table be made anew: icefield run --select {table} --full-refresh",
+        )
+
+
+def quoted(name: str) -> str:
+    """A name for SQL text."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text(value: str) -> str:
+    """A literal for SQL text."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _columns(schema: StructType, comments: Mapping[str, str]) -> str:
+    return ", ".join(_column(field.name, field.dataType.simpleString(), comments) for field in schema)
+
+
+def _column(name: str, kind: str, comments: Mapping[str, str]) -> str:
+    comment = f" COMMENT {text(comments[name])}" if comments.get(name) else ""
+    return f"{quoted(name)} {kind}{comment}"
+
+
+def _comments(node: Node | None) -> dict[str, str]:
+    declared: Sequence[object] = ()
+    if node is not None:
+        declared = [*(node.source.columns if node.source else ()), *(node.columns or ())]
+    return {column.name: column.comment for column in declared}  # type: ignore[attr-defined]

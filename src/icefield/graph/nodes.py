@@ -1,0 +1,150 @@
+"""The graph of a project's tables as plain data: no functions inside, so that it can be cached and sent anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from icefield.declare import (
+    Append,
+    Check,
+    Column,
+    ExpectTable,
+    Files,
+    FreshWithin,
+    Full,
+    Location,
+    Reconciles,
+    References,
+    Refresh,
+    RowCheck,
+    Source,
+    Unique,
+)
+from icefield.graph.codec import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """What one parameter of a table's function receives: the rows of a table, or of a source."""
+
+    parameter: str
+    table: str | None = None
+    source: Source | None = None
+    lookup: bool = False
+    key: Mapping[str, str] = field(default_factory=dict)
+    on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A declared table with everything resolved: its inputs, the outcome of each check, its fingerprints."""
+
+    name: str
+    edges: tuple[Edge, ...] = ()
+    refresh: Refresh = field(default_factory=Full)
+    row_checks: tuple[RowCheck, ...] = ()
+    table_checks: tuple[Check, ...] = ()
+    columns: tuple[Column, ...] | None = None
+    partitioned_by: tuple[str, ...] = ()
+    volatile: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    comment: str = ""
+    location: Location = field(default_factory=lambda: Location("", 0))
+    fingerprint: str = ""
+    checks_fingerprint: str = ""
+
+    @property
+    def schema(self) -> str:
+        """The first part of its name."""
+        return self.name.partition(".")[0]
+
+    @property
+    def source(self) -> Source | None:
+        """The source it takes rows from, if it has one."""
+        return next((edge.source for edge in self.edges if edge.source is not None), None)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The tables it reads, each once, in the order of its parameters."""
+        return tuple(dict.fromkeys(edge.table for edge in self.edges if edge.table is not None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """All tables of a project; `order` is topological and as stable as the order of declaration allows."""
+
+    nodes: Mapping[str, Node]
+    order: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.nodes
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def upstream(self, names: Iterable[str], depth: int | None = None) -> tuple[str, ...]:
+        """Everything the named tables are made from, at most `depth` steps away, without themselves."""
+        return self._reach(names, {name: node.inputs for name, node in self.nodes.items()}, depth)
+
+    def downstream(self, names: Iterable[str], depth: int | None = None) -> tuple[str, ...]:
+        """Everything made from the named tables, at most `depth` steps away, without themselves."""
+        return self._reach(names, self.readers(), depth)
+
+    def readers(self) -> dict[str, tuple[str, ...]]:
+        """For each table, the tables that read it."""
+        found: dict[str, list[str]] = {name: [] for name in self.order}
+        for name in self.order:
+            for table in self.nodes[name].inputs:
+                found[table].append(name)
+        return {name: tuple(readers) for name, readers in found.items()}
+
+    def to_json(self) -> str:
+        """The whole graph as JSON text."""
+        return encode(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Graph:
+        """The graph that `to_json` wrote; anything else is a ValueError."""
+        graph = decode(text, SERIALISED)
+        if not isinstance(graph, Graph):
+            raise ValueError("the text holds no graph")
+        return graph
+
+    def _reach(
+        self, names: Iterable[str], neighbours: Mapping[str, tuple[str, ...]], depth: int | None
+    ) -> tuple[str, ...]:
+        start = set(names)
+        seen, edge, step = set(start), start, 0
+        while edge and (depth is None or step < depth):
+            edge = {table for name in edge for table in neighbours[name]} - seen
+            seen |= edge
+            step += 1
+        return tuple(name for name in self.order if name in seen - start)
+
+
+SERIALISED: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Append,
+        Column,
+        Edge,
+        ExpectTable,
+        Files,
+        FreshWithin,
+        Full,
+        Graph,
+        Location,
+        Node,
+        Reconciles,
+        References,
+        RowCheck,
+        Unique,
+    )
+}

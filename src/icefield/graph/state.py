@@ -1,0 +1,89 @@
+"""What the planner knows of a lake: for each table, the version it stands at and what it has consumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One version of a table's rows: `number` counts publishes that changed rows, `epoch` counts rebuilds."""
+
+    epoch: int
+    number: int
+    snapshot: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesTaken:
+    """How many files a table has taken in, and a digest of their paths, sizes and times."""
+
+    count: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """A published table, read from its metadata alone."""
+
+    name: str
+    version: Version
+    run: str
+    fingerprint: str
+    checks_fingerprint: str
+    rows: int
+    columns: tuple[tuple[str, str], ...]
+    published_ms: int
+    inputs: Mapping[str, Version] = field(default_factory=dict)
+    files: FilesTaken | None = None
+    repairs: int = 0
+    lineage: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandedFile:
+    """A file that a source's path matches, as the file system shows it."""
+
+    path: str
+    size: int
+    modified_ns: int
+    parts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenFile:
+    """A file that a table has taken in, as the lake remembers it."""
+
+    path: str
+    size: int
+    modified_ns: int
+    sha256: str
+    run: str
+    taken_ms: int
+    order: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """What has happened in a source's folder since the table last looked."""
+
+    landed: tuple[LandedFile, ...] = ()
+    new: tuple[LandedFile, ...] = ()
+    touched: tuple[LandedFile, ...] = ()
+    changed: tuple[LandedFile, ...] = ()
+    missing: tuple[TakenFile, ...] = ()
+    taken: tuple[TakenFile, ...] = ()
+
+    @property
+    def news(self) -> bool:
+        """Whether a run has anything to take in or to note."""
+        return bool(self.new or self.touched or self.changed)
+
+    @property
+    def new_bytes(self) -> int:
+        """The size of what is new."""
+        return sum(file.size for file in (*self.new, *self.changed))

@@ -1,0 +1,1 @@
+"""Iceberg: catalogs, branches of the whole lake, publishing, and the state that tables carry."""

@@ -1,0 +1,175 @@
+"""A run's own version of the whole lake: opened in one statement, worked on in private, published by one commit."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sqlite3
+from typing import TYPE_CHECKING
+
+from icefield.errors import Overtaken, RunCleared
+from icefield.failpoint import failpoint
+from icefield.lake import metadata as meta
+from icefield.lake.catalog import Move
+from icefield.lake.embedded import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from icefield.lake.embedded import EmbeddedLake
+    from icefield.lake.metadata import Metadata
+    from icefield.lake.ops import Journal
+
+#: How often a lost race on `ops.*` alone is tried again; each try is some 100 ms.
+_OPS_TRIES = 100
+
+
+def new_branch_name() -> str:
+    """A name for a branch that is also a catalog name to Spark."""
+    return f"run_{secrets.token_hex(4)}"
+
+
+class Branch:
+    """The lake as one run sees it. `base` is what it was when the run opened; reads of inputs are pinned to it."""
+
+    def __init__(self, lake: EmbeddedLake, name: str, run: str) -> None:
+        self.lake = lake
+        self.name = name
+        self.run = run
+        self._lock = lake.lock(name, run)
+        self.base = lake.catalog.open_branch(name, run)
+        self._metadata: dict[str, Metadata] = {}
+        failpoint("run.opened")
+
+    def base_metadata(self, table: str) -> Metadata | None:
+        """A table as it was when the branch was opened."""
+        location = self.base.get(table)
+        return None if location is None else self._load(location)
+
+    def staged_metadata(self, table: str) -> Metadata | None:
+        """A table as it stands on the branch now."""
+        location = self.lake.catalog.pointers(self.name).get(table)
+        return None if location is None else self._load(location)
+
+    def own_properties(self, table: str) -> dict[str, str]:
+        """Properties that send a new table's files to folders of this run."""
+        folder = self.lake.table_folder(table)
+        return {meta.DATA_PATH: f"{folder}/data/{self.run}", meta.METADATA_PATH: f"{folder}/metadata/{self.run}"}
+
+    def prepare(self, table: str) -> None:
+        """Before the first write to an existing table: from here on its files go to folders of this run."""
+        base = self.base_metadata(table)
+        if base is None:
+            return
+        folder = self.lake.table_folder(table) / "metadata" / self.run
+        location = _write(folder / f"00000-{secrets.token_hex(8)}.metadata.json", meta.prepare(base, self.run))
+        self.lake.catalog.point(self.name, table, location)
+
+    def forget(self, table: str) -> None:
+        """Puts a table back to what it was when the branch was opened."""
+        if table in self.base:
+            self.lake.catalog.point(self.name, table, self.base[table])
+        else:
+            self.lake.catalog.unpoint(self.name, table)
+
+    def publish(self, tables: Mapping[str, dict[str, str]], journal: Journal) -> int:
+        """Makes the given tables (with the properties they are to carry) and the journal visible, all at once.
+
+        Returns the one timestamp that all of them got. A lost race on `ops.*` alone repeats only that append.
+        """
+        for _ in range(_OPS_TRIES):
+            journal.append(self)
+            try:
+                return self._publish({**tables, **{name: {} for name in journal.tables}})
+            except Overtaken as overtaken:
+                if not set(overtaken.tables) <= set(journal.tables):
+                    raise
+                self._rebase(journal.tables)
+        raise Overtaken(list(journal.tables))
+
+    def abandon(self, *, keep: bool = False) -> None:
+        """Lets the branch go; `keep` leaves it for a look at what failed."""
+        if keep:
+            self.lake.keep_failed(self.run)
+        else:
+            self.lake.clear(self.name, self.run)
+        self._release()
+
+    def _publish(self, tables: Mapping[str, dict[str, str]]) -> int:
+        staged = self.lake.catalog.pointers(self.name)
+        timestamp = self._timestamp(tables)
+        moves = {table: self._finish(table, staged[table], timestamp, tables[table]) for table in tables}
+        failpoint("publish.metadata-written")
+        try:
+            self.lake.catalog.publish(self.name, self.run, moves)
+        except (Overtaken, RunCleared):
+            for move in moves.values():  # known to be rolled back: nothing can name these files
+                meta.local_path(move.staged).unlink(missing_ok=True)
+            raise
+        except BaseException:
+            if not self._published():  # unknown: the files stay until the run is cleared
+                raise
+        failpoint("publish.committed")
+        self._remove_inner_metadata(tables)
+        self._release()
+        failpoint("publish.cleaned")
+        return timestamp
+
+    def _published(self) -> bool:
+        """A commit whose answer was lost is recognised by its run's row in the published `ops.runs`."""
+        try:
+            return self.lake.published(self.run)
+        except (OSError, sqlite3.Error):
+            return False
+
+    def _timestamp(self, tables: Mapping[str, dict[str, str]]) -> int:
+        """Later than anything these tables have, even where the clock stepped back."""
+        newest = [base["last-updated-ms"] for table in tables if (base := self.base_metadata(table)) is not None]
+        return max([now_ms(), *(ms + 1 for ms in newest)])
+
+    def _finish(self, table: str, staged_at: str, timestamp: int, properties: dict[str, str]) -> Move:
+        base_at = self.base.get(table)
+        base = self.base_metadata(table)
+        final = meta.finish(meta.load(staged_at), base, base_at, timestamp_ms=timestamp, properties=properties)
+        version = len(final["metadata-log"]) if base_at is None else _version(base_at) + 1
+        path = self.lake.table_folder(table) / "metadata" / f"{version:05d}-{self.run}.metadata.json"
+        return Move(table=table, base=base_at, staged=_write(path, final))
+
+    def _rebase(self, tables: tuple[str, ...]) -> None:
+        now = self.lake.pointers()
+        for table in tables:
+            if table in now:
+                self.base[table] = now[table]
+            self.forget(table)
+
+    def _remove_inner_metadata(self, tables: Mapping[str, dict[str, str]]) -> None:
+        for table in tables:
+            for inner in (self.lake.table_folder(table) / "metadata" / self.run).glob("*.metadata.json"):
+                inner.unlink(missing_ok=True)
+
+    def _release(self) -> None:
+        if self._lock >= 0:
+            self.lake.unlock(self.name, self._lock)
+            self._lock = -1
+
+    def _load(self, location: str) -> Metadata:
+        if location not in self._metadata:
+            self._metadata[location] = meta.load(location)
+        return self._metadata[location]
+
+
+def _version(location: str) -> int:
+    head = location.rsplit("/", 1)[-1].split("-", 1)[0]
+    return int(head) if head.isdigit() else 0
+
+
+def _write(path: Path, metadata: Metadata) -> str:
+    """Writes a metadata file durably before any pointer can name it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(json.dumps(metadata, separators=(",", ":")).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    return str(path)

@@ -1,0 +1,222 @@
+"""The embedded catalog: Iceberg's JDBC catalog (schema V1) in one SQLite file, shared by Spark, PyIceberg and DuckDB.
+
+Its rows are keyed by catalog name, so a branch of the whole lake is a copy of the lake's rows under another name, and
+publishing is one SQL transaction that moves pointers back.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from icefield.errors import CatalogBusy, Overtaken, RunCleared
+from icefield.failpoint import failpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+LAKE = "lake"
+BUSY_SECONDS = 30
+_MARK = ("icefield", "run")
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS iceberg_tables (
+  catalog_name VARCHAR(255) NOT NULL, table_namespace VARCHAR(255) NOT NULL, table_name VARCHAR(255) NOT NULL,
+  metadata_location VARCHAR(1000), previous_metadata_location VARCHAR(1000), iceberg_type VARCHAR(5),
+  PRIMARY KEY (catalog_name, table_namespace, table_name));
+CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
+  catalog_name VARCHAR(255) NOT NULL, namespace VARCHAR(255) NOT NULL, property_key VARCHAR(255),
+  property_value VARCHAR(1000), PRIMARY KEY (catalog_name, namespace, property_key));
+CREATE TABLE IF NOT EXISTS icefield_lake (key VARCHAR(255) PRIMARY KEY, value VARCHAR(1000));
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One pointer to move: from what the run was based on (None: a new table) to what it staged."""
+
+    table: str
+    base: str | None
+    staged: str
+
+
+class Catalog:
+    """Pointers to table metadata, of the lake and of its branches."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def exists(self) -> bool:
+        return self.path.is_file()
+
+    def create(self) -> None:
+        """Makes the catalog's tables where they are missing."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._connect() as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            for statement in _SCHEMA.split(";"):
+                db.execute(statement)
+
+    def pointers(self, catalog: str = LAKE) -> dict[str, str]:
+        """Every table's current metadata file, as one consistent version of the whole lake."""
+        with self._connect() as db:
+            rows = db.execute(
+                "SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg_tables"
+                " WHERE catalog_name = ?",
+                (catalog,),
+            )
+            return dict(rows.fetchall())
+
+    def setting(self, key: str) -> str | None:
+        """A fact about the lake itself, such as the folder it was made in."""
+        with self._connect() as db:
+            row = db.execute("SELECT value FROM icefield_lake WHERE key = ?", (key,)).fetchone()
+            return None if row is None else str(row[0])
+
+    def set_setting(self, key: str, value: str) -> None:
+        """Stores a fact about the lake itself."""
+        with self._connect() as db:
+            db.execute("INSERT OR REPLACE INTO icefield_lake VALUES (?, ?)", (key, value))
+
+    # -- branches
+
+    def open_branch(self, branch: str, run: str) -> dict[str, str]:
+        """Copies every pointer of the lake under the branch's name, and returns what was pinned."""
+        with self._transaction() as db:
+            _delete_rows(db, branch)
+            db.execute(
+                "INSERT INTO iceberg_tables SELECT ?, table_namespace, table_name, metadata_location,"
+                " previous_metadata_location, iceberg_type FROM iceberg_tables WHERE catalog_name = ?",
+                (branch, LAKE),
+            )
+            db.execute(
+                "INSERT INTO iceberg_namespace_properties SELECT ?, namespace, property_key, property_value"
+                " FROM iceberg_namespace_properties WHERE catalog_name = ?",
+                (branch, LAKE),
+            )
+            db.execute("INSERT INTO iceberg_namespace_properties VALUES (?, ?, ?, ?)", (branch, *_MARK, run))
+        return self.pointers(branch)
+
+    def add_namespace(self, branch: str, namespace: str) -> None:
+        """Makes a schema on a branch, as Iceberg itself records one."""
+        with self._connect() as db:
+            db.execute(
+                "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, 'exists', 'true')",
+                (branch, namespace),
+            )
+
+    def point(self, branch: str, table: str, location: str) -> None:
+        """Moves one pointer of a branch; nobody but the branch's owner sees it."""
+        namespace, name = table.split(".")
+        with self._connect() as db:
+            db.execute(
+                "INSERT INTO iceberg_tables VALUES (?, ?, ?, ?, NULL, 'TABLE') ON CONFLICT DO UPDATE SET"
+                " previous_metadata_location = metadata_location, metadata_location = excluded.metadata_location",
+                (branch, namespace, name, location),
+            )
+
+    def unpoint(self, branch: str, table: str) -> None:
+        """Takes a table off a branch."""
+        namespace, name = table.split(".")
+        with self._connect() as db:
+            db.execute(
+                "DELETE FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?",
+                (branch, namespace, name),
+            )
+
+    def branches(self) -> dict[str, str]:
+        """Every open branch and the run that works on it."""
+        with self._connect() as db:
+            rows = db.execute(
+                "SELECT catalog_name, property_value FROM iceberg_namespace_properties"
+                " WHERE namespace = ? AND property_key = ? AND catalog_name <> ?",
+                (*_MARK, LAKE),
+            )
+            return dict(rows.fetchall())
+
+    def drop_branch(self, branch: str) -> bool:
+        """Forgets a branch, so that its run can no longer publish; False if there is none (any more)."""
+        assert branch != LAKE
+        with self._transaction() as db:
+            return _delete_rows(db, branch) > 0
+
+    def publish(self, branch: str, run: str, moves: Mapping[str, Move]) -> None:
+        """Moves all pointers in one transaction, or none; the branch is gone afterwards.
+
+        Raises Overtaken when a table was moved by someone else since the branch was opened, and RunCleared
+        when the branch itself was cleared away.
+        """
+        with self._transaction() as db:
+            _require_mark(db, branch, run)
+            lost = [move.table for move in moves.values() if not _move(db, move)]
+            if lost:
+                raise Overtaken(lost)
+            db.execute(
+                "INSERT OR IGNORE INTO iceberg_namespace_properties SELECT ?, namespace, property_key, property_value"
+                " FROM iceberg_namespace_properties WHERE catalog_name = ? AND namespace <> ?",
+                (LAKE, branch, _MARK[0]),
+            )
+            _delete_rows(db, branch)
+            failpoint("publish.before-commit")
+        failpoint("publish.before-answer")
+
+    # -- connections
+
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            yield db
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error) or "busy" in str(error):
+                raise CatalogBusy(self.path, BUSY_SECONDS) from error
+            raise
+        finally:
+            db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._connect() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
+            db.execute("COMMIT")
+
+
+def _require_mark(db: sqlite3.Connection, branch: str, run: str) -> None:
+    row = db.execute(
+        "SELECT property_value FROM iceberg_namespace_properties"
+        " WHERE catalog_name = ? AND namespace = ? AND property_key = ?",
+        (branch, *_MARK),
+    ).fetchone()
+    if row is None or row[0] != run:
+        raise RunCleared(run)
+
+
+def _move(db: sqlite3.Connection, move: Move) -> bool:
+    namespace, name = move.table.split(".")
+    if move.base is None:
+        done = db.execute(
+            "INSERT OR IGNORE INTO iceberg_tables VALUES (?, ?, ?, ?, NULL, 'TABLE')",
+            (LAKE, namespace, name, move.staged),
+        )
+    else:
+        done = db.execute(
+            "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ?"
+            " WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND metadata_location = ?",
+            (move.staged, move.base, LAKE, namespace, name, move.base),
+        )
+    return done.rowcount == 1
+
+
+def _delete_rows(db: sqlite3.Connection, catalog: str) -> int:
+    tables = db.execute("DELETE FROM iceberg_tables WHERE catalog_name = ?", (catalog,)).rowcount
+    names = db.execute("DELETE FROM iceberg_namespace_properties WHERE catalog_name = ?", (catalog,)).rowcount
+    return tables + names

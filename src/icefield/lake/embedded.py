@@ -1,0 +1,194 @@
+"""The embedded lake: one folder with a SQLite catalog, a warehouse and the scratch space of runs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from icefield.errors import LakeMoved, LakeNotWritable
+from icefield.lake import metadata as meta
+from icefield.lake.catalog import LAKE, Catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from icefield.graph.state import TableState
+
+KEEP_FAILED_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadRun:
+    """A run whose process is gone; its branch and files were cleared."""
+
+    run: str
+    started_ms: int
+
+
+class EmbeddedLake:
+    """A lake in a folder of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.warehouse = root / "warehouse"
+        self.runs = root / "runs"
+        self.catalog = Catalog(root / "catalog.db")
+
+    @property
+    def exists(self) -> bool:
+        return self.catalog.exists
+
+    def create(self) -> None:
+        """Makes the folder and its catalog where they are missing."""
+        try:
+            self.warehouse.mkdir(parents=True, exist_ok=True)
+            self.runs.mkdir(exist_ok=True)
+            _require_writable(self.root)
+        except OSError as error:
+            raise LakeNotWritable(self.root, error) from error
+        if not self.catalog.exists:
+            self.catalog.create()
+            self.catalog.set_setting("location", str(self.root))
+
+    def require_in_place(self) -> None:
+        """Refuses a lake whose folder was moved: its metadata names files by their full path."""
+        if self.exists and (made_at := self.catalog.setting("location")) not in (None, str(self.root)):
+            raise LakeMoved(made_at=str(made_at), now_at=str(self.root))
+
+    def pointers(self, catalog: str = LAKE) -> dict[str, str]:
+        """Every table's metadata file, as one consistent version; empty where no lake is yet."""
+        return self.catalog.pointers(catalog) if self.exists else {}
+
+    def states(self, pointers: Mapping[str, str] | None = None) -> dict[str, TableState]:
+        """The state of every table, from metadata alone."""
+        found = self.pointers() if pointers is None else pointers
+        return {name: meta.table_state(name, meta.load(location)) for name, location in found.items()}
+
+    def table_folder(self, table: str) -> Path:
+        """Where a table's files are; plain absolute paths, the one spelling that every engine keeps as it is."""
+        return self.warehouse.joinpath(*table.split("."))
+
+    def run_folder(self, run: str) -> Path:
+        """Where a run keeps its log and scratch files."""
+        return self.runs / run
+
+    def published(self, run: str) -> bool:
+        """Whether a run's commit is in the lake, whatever its answer was."""
+        location = self.pointers().get("ops.runs")
+        return location is not None and meta.run_published_at(meta.load(location), run) is not None
+
+    # -- liveness: a run holds an OS lock on a file of its own; a free lock is a dead run
+
+    def lock(self, branch: str, run: str) -> int:
+        """Takes the lock that says this process is alive; released by the OS however the process ends."""
+        self.runs.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self._lock_file(branch), os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps({"run": run, "pid": os.getpid(), "started_ms": now_ms()}).encode(), 0)
+        return handle
+
+    def unlock(self, branch: str, handle: int) -> None:
+        """Gives the lock back."""
+        self._lock_file(branch).unlink(missing_ok=True)
+        os.close(handle)
+
+    def alive(self, branch: str) -> bool:
+        """Whether the process that opened a branch still runs."""
+        try:
+            handle = os.open(self._lock_file(branch), os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+    def clear_dead(self) -> list[DeadRun]:
+        """Clears every run whose process is gone, except a failed one that is kept for a look."""
+        dead = []
+        for branch, run in self.catalog.branches().items() if self.exists else ():
+            if self.alive(branch) or self._kept(run):
+                continue
+            started_ms = self._started_ms(branch)
+            if self.clear(branch, run):
+                dead.append(DeadRun(run=run, started_ms=started_ms))
+        self._sweep_scratch()
+        return dead
+
+    def clear(self, branch: str, run: str) -> bool:
+        """Takes a run's branch away and deletes its files; False if it was gone (published, say) already."""
+        tables = self.pointers(branch)
+        if not self.catalog.drop_branch(branch):
+            return False
+        self._lock_file(branch).unlink(missing_ok=True)
+        self.reclaim(run, tables)
+        return True
+
+    def reclaim(self, run: str, tables: Mapping[str, str] | None = None) -> None:
+        """Deletes the files of a run that was not published; they carry its id in their path."""
+        for folder in self._table_folders(tables or {}):
+            shutil.rmtree(folder / "data" / run, ignore_errors=True)
+            shutil.rmtree(folder / "metadata" / run, ignore_errors=True)
+            for leftover in (folder / "metadata").glob(f"*-{run}.metadata.json"):
+                leftover.unlink(missing_ok=True)
+        shutil.rmtree(self.run_folder(run), ignore_errors=True)
+
+    def keep_failed(self, run: str) -> None:
+        """Keeps a failed run's branch for a day, in place of the one kept before."""
+        for branch, other in self.catalog.branches().items():
+            if other != run and self._kept(other) and not self.alive(branch):
+                self.clear(branch, other)
+        self.run_folder(run).mkdir(parents=True, exist_ok=True)
+        (self.run_folder(run) / "failed").touch()
+
+    def _kept(self, run: str) -> bool:
+        mark = self.run_folder(run) / "failed"
+        return mark.exists() and time.time() - mark.stat().st_mtime < KEEP_FAILED_SECONDS
+
+    def _lock_file(self, branch: str) -> Path:
+        return self.runs / f"{branch}.lock"
+
+    def _started_ms(self, branch: str) -> int:
+        try:
+            return int(json.loads(self._lock_file(branch).read_text())["started_ms"])
+        except (OSError, ValueError, KeyError):
+            return now_ms()
+
+    def _table_folders(self, pointers: Mapping[str, str]) -> Iterator[Path]:
+        seen = {self.table_folder(table) for table in pointers}
+        seen.update(folder for folder in self.warehouse.glob("*/*") if folder.is_dir())
+        yield from sorted(seen)
+
+    def _sweep_scratch(self) -> None:
+        """Removes scratch files that runs of processes now gone have left."""
+        live = {run for branch, run in self.catalog.branches().items() if self.alive(branch)} if self.exists else set()
+        for scratch in self.runs.glob("*/scratch"):
+            if scratch.parent.name not in live:
+                shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _require_writable(folder: Path) -> None:
+    probe = folder / f".probe-{secrets.token_hex(4)}"
+    probe.touch()
+    probe.unlink()
+
+
+def now_ms() -> int:
+    """The wall clock in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def new_run_id() -> str:
+    """A run's name: when it started (UTC), and enough chance to tell two of one second apart."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"

@@ -1,0 +1,179 @@
+"""Iceberg's metadata.json as plain JSON: reading a table's state from it, and finishing what a run staged.
+
+The JSON itself is edited, never a model of it: going through a model drops fields it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from icefield.graph.state import FilesTaken, TableState, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Metadata = dict[str, Any]
+
+RUN = "icefield.run"
+PREFIX = "icefield."
+#: Where a run's own files go, so that a run that died leaves nothing that cannot be told apart.
+DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
+_KEEP_METADATA_LOG = 100
+
+
+def local_path(location: str) -> Path:
+    """The file behind a location, however an engine spelled it (`/x`, `file:/x`, `file:///x`)."""
+    if location.startswith("file:"):
+        return Path("/" + location.removeprefix("file:").lstrip("/"))
+    return Path(location)
+
+
+def load(location: str) -> Metadata:
+    """Reads a metadata file."""
+    return dict(json.loads(local_path(location).read_bytes()))
+
+
+def current_snapshot(metadata: Metadata) -> Metadata | None:
+    """The snapshot that readers see."""
+    return snapshot(metadata, metadata.get("current-snapshot-id"))
+
+
+def snapshot(metadata: Metadata, snapshot_id: int | None) -> Metadata | None:
+    """One snapshot by its id."""
+    if snapshot_id in (None, -1):
+        return None
+    return next((s for s in metadata.get("snapshots", []) if s["snapshot-id"] == snapshot_id), None)
+
+
+def schema_columns(metadata: Metadata) -> tuple[tuple[str, str], ...]:
+    """Names and Iceberg types of the current schema."""
+    current = metadata["current-schema-id"]
+    fields = next(s["fields"] for s in metadata["schemas"] if s["schema-id"] == current)
+    return tuple((f["name"], f["type"] if isinstance(f["type"], str) else f["type"]["type"]) for f in fields)
+
+
+def total_records(metadata: Metadata) -> int:
+    """Rows in the current snapshot, from its summary."""
+    found = current_snapshot(metadata)
+    return 0 if found is None else int(found["summary"].get("total-records", 0))
+
+
+def total_bytes(metadata: Metadata) -> int:
+    """Bytes of the current snapshot's data files, from its summary."""
+    found = current_snapshot(metadata)
+    return 0 if found is None else int(found["summary"].get("total-files-size", 0))
+
+
+def table_state(name: str, metadata: Metadata) -> TableState:
+    """A table's state as its metadata tells it; a table that icefield did not write has an empty run."""
+    properties = metadata.get("properties", {})
+    files = json.loads(properties.get("icefield.files", "null"))
+    inputs = json.loads(properties.get("icefield.inputs", "{}"))
+    snapshot_id = metadata.get("current-snapshot-id")
+    return TableState(
+        name=name,
+        version=Version(
+            epoch=int(properties.get("icefield.epoch", 0)),
+            number=int(properties.get("icefield.number", 0)),
+            snapshot=None if snapshot_id in (None, -1) else snapshot_id,
+        ),
+        run=properties.get(RUN, ""),
+        fingerprint=properties.get("icefield.fingerprint", ""),
+        checks_fingerprint=properties.get("icefield.checks-fingerprint", ""),
+        rows=total_records(metadata),
+        columns=schema_columns(metadata),
+        published_ms=metadata["last-updated-ms"],
+        inputs={table: Version(**version) for table, version in inputs.items()},
+        files=FilesTaken(**files) if files else None,
+        repairs=int(properties.get("icefield.repairs", 0)),
+        lineage=tuple(_lineage(metadata)),
+    )
+
+
+def _lineage(metadata: Metadata) -> Iterator[tuple[int, str]]:
+    """The current snapshot and its ancestors, newest first, with what each of them did."""
+    known = {entry["snapshot-id"]: entry for entry in metadata.get("snapshots", [])}
+    found = known.get(metadata.get("current-snapshot-id"))
+    while found is not None:
+        yield found["snapshot-id"], found["summary"]["operation"]
+        found = known.get(found.get("parent-snapshot-id"))
+
+
+def state_properties(state: TableState) -> dict[str, str]:
+    """The inverse of `table_state`: what a table carries in its properties."""
+    properties = {
+        RUN: state.run,
+        "icefield.fingerprint": state.fingerprint,
+        "icefield.checks-fingerprint": state.checks_fingerprint,
+        "icefield.epoch": str(state.version.epoch),
+        "icefield.number": str(state.version.number),
+        "icefield.repairs": str(state.repairs),
+        "icefield.inputs": json.dumps(
+            {
+                name: {"epoch": v.epoch, "number": v.number, "snapshot": v.snapshot}
+                for name, v in sorted(state.inputs.items())
+            }
+        ),
+    }
+    if state.files is not None:
+        properties["icefield.files"] = json.dumps({"count": state.files.count, "digest": state.files.digest})
+    return properties
+
+
+def prepare(base: Metadata, run: str) -> Metadata:
+    """A copy of a table's metadata for a run's branch: the files that the run writes go to folders of its own."""
+    location = base["location"]
+    own = {DATA_PATH: f"{location}/data/{run}", METADATA_PATH: f"{location}/metadata/{run}"}
+    return {**base, "properties": {**base.get("properties", {}), **own}}
+
+
+def finish(
+    staged: Metadata, base: Metadata | None, base_location: str | None, *, timestamp_ms: int, properties: dict[str, str]
+) -> Metadata:
+    """What is published: the staged rows, with the run's inner steps taken out of the logs and one time for all tables.
+
+    Only these paths may differ from what Iceberg wrote: `last-updated-ms`, `snapshot-log`, `metadata-log`,
+    `properties`, and the current snapshot's `timestamp-ms`.
+    """
+    current = staged.get("current-snapshot-id")
+    changed = current not in (None, -1) and (base is None or current != base.get("current-snapshot-id"))
+    log = list(base.get("snapshot-log", [])) if base else []
+    snapshots = staged.get("snapshots", [])
+    if changed:
+        log.append({"snapshot-id": current, "timestamp-ms": timestamp_ms})
+        snapshots = [{**s, "timestamp-ms": timestamp_ms} if s["snapshot-id"] == current else s for s in snapshots]
+    kept = {k: v for k, v in staged.get("properties", {}).items() if k not in (DATA_PATH, METADATA_PATH)}
+    return {
+        **staged,
+        "last-updated-ms": timestamp_ms,
+        "snapshots": snapshots,
+        "snapshot-log": log,
+        "metadata-log": _metadata_log(base, base_location),
+        "properties": {**kept, **properties},
+    }
+
+
+def _metadata_log(base: Metadata | None, base_location: str | None) -> list[Metadata]:
+    if base is None:
+        return []
+    entry = {"metadata-file": base_location, "timestamp-ms": base["last-updated-ms"]}
+    return [*base.get("metadata-log", []), entry][-_KEEP_METADATA_LOG:]
+
+
+def as_of(metadata: Metadata, timestamp_ms: int) -> int | None:
+    """The snapshot that was current at a time, None if the table had none yet."""
+    found = None
+    for entry in metadata.get("snapshot-log", []):
+        if entry["timestamp-ms"] <= timestamp_ms:
+            found = entry["snapshot-id"]
+    return found
+
+
+def run_published_at(metadata: Metadata, run: str) -> int | None:
+    """When a run appended to this table, from its snapshots' summaries; None if it never did."""
+    for entry in metadata.get("snapshots", []):
+        if entry["summary"].get(RUN) == run:
+            return int(entry["timestamp-ms"])
+    return None

@@ -1,0 +1,156 @@
+"""History as ordinary Iceberg tables under `ops.*`, appended by PyIceberg on the run's branch and published with it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from icefield.failpoint import failpoint
+from icefield.lake import metadata as meta
+from icefield.lake.catalog import BUSY_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    from icefield.lake.branch import Branch
+
+Row = dict[str, Any]
+
+#: Columns of each table: name -> (type, what it says).
+TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "ops.runs": {
+        "run": ("string", "the run's id"),
+        "project": ("string", "the project it ran"),
+        "status": ("string", "published, failed or died"),
+        "started_at": ("timestamp", "when it started"),
+        "finished_at": ("timestamp", "when it was published, failed, or was found dead"),
+        "selection": ("string", "what was asked for; empty: everything"),
+        "tables_changed": ("long", "tables whose rows this run changed"),
+        "rows_added": ("long", "rows added over all declared tables"),
+        "rows_quarantined": ("long", "rows sent to quarantine"),
+        "error": ("string", "why it failed"),
+        "version": ("string", "the version of icefield"),
+    },
+    "ops.table_runs": {
+        "run": ("string", "the run's id"),
+        "table": ("string", "the table"),
+        "action": ("string", "what the plan said: build, append, rebuild, note"),
+        "reason": ("string", "why"),
+        "status": ("string", "published, failed or skipped"),
+        "rows_added": ("long", "rows this run wrote"),
+        "rows_removed": ("long", "rows this run took out"),
+        "rows_quarantined": ("long", "rows this run sent to quarantine"),
+        "rows_dropped": ("long", "rows let go because the author wrote drop"),
+        "rows_total": ("long", "rows in the table afterwards"),
+        "seconds": ("double", "time spent on the table"),
+        "epoch": ("long", "rebuilds so far"),
+        "number": ("long", "publishes that changed rows so far"),
+        "snapshot": ("long", "the Iceberg snapshot"),
+        "fingerprint": ("string", "the code that made it"),
+    },
+    "ops.checks": {
+        "run": ("string", "the run's id"),
+        "table": ("string", "the table the check belongs to"),
+        "check": ("string", "the check's name"),
+        "kind": ("string", "row, unique, references, table, fresh or reconciles"),
+        "otherwise": ("string", "what happens where it does not hold"),
+        "status": ("string", "passed, warned, dropped, quarantined, failed, deferred or error"),
+        "failed_rows": ("long", "rows for which it did not hold"),
+        "detail": ("string", "values seen, for checks of whole tables"),
+        "seconds": ("double", "time the check took, where it was measured apart"),
+    },
+    "ops.files": {
+        "table": ("string", "the table that took the file in"),
+        "path": ("string", "the file, relative to the project"),
+        "run": ("string", "the run that took it"),
+        "status": ("string", "taken, touched, replaced or ignored"),
+        "size": ("long", "bytes"),
+        "modified_ns": ("long", "time of last change, nanoseconds since 1970"),
+        "sha256": ("string", "digest of the content"),
+        "rows": ("long", "rows read from it, malformed ones included"),
+        "taken_at": ("timestamp", "start of the run that first took it"),
+        "arrival": ("long", "place in the order of arrival"),
+    },
+}
+
+
+@dataclass(slots=True)
+class Journal:
+    """What one run writes into `ops.*`; kept in memory so that a lost race can write it again."""
+
+    runs: list[Row] = field(default_factory=list)
+    table_runs: list[Row] = field(default_factory=list)
+    checks: list[Row] = field(default_factory=list)
+    files: list[Row] = field(default_factory=list)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables this journal has rows for; `ops.runs` always, since it is the proof of publishing."""
+        return tuple(name for name in TABLES if name == "ops.runs" or self._rows(name))
+
+    def append(self, branch: Branch) -> None:
+        """Writes the rows on a branch."""
+        failpoint("ops.before")
+        catalog = open_catalog(branch)
+        branch.lake.catalog.add_namespace(branch.name, "ops")
+        for name in self.tables:
+            branch.prepare(name)
+            table = _table(catalog, branch, name)
+            table.append(_arrow(name, self._rows(name)), snapshot_properties={meta.RUN: branch.run})
+        catalog.close()
+        failpoint("ops.appended")
+
+    def _rows(self, name: str) -> list[Row]:
+        rows: list[Row] = getattr(self, name.removeprefix("ops."))
+        return rows
+
+
+def open_catalog(branch: Branch) -> SqlCatalog:
+    """PyIceberg's view of a branch."""
+    from pyiceberg.catalog.sql import SqlCatalog  # slow to import: 2 s
+
+    return SqlCatalog(
+        branch.name,
+        uri=f"sqlite:///{branch.lake.catalog.path}?timeout={BUSY_SECONDS}",
+        warehouse=str(branch.lake.warehouse),
+        init_catalog_tables="false",
+    )
+
+
+def _table(catalog: SqlCatalog, branch: Branch, name: str) -> Any:
+    if branch.base.get(name):
+        return catalog.load_table(name)
+    properties = {"format-version": "2", "write.parquet.compression-codec": "zstd", **branch.own_properties(name)}
+    return catalog.create_table(
+        name, schema=_schema(name), location=str(branch.lake.table_folder(name)), properties=properties
+    )
+
+
+def _schema(name: str) -> Any:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
+
+    types = {"string": StringType(), "long": LongType(), "double": DoubleType(), "timestamp": TimestamptzType()}
+    return Schema(
+        *(
+            NestedField(index, column, types[kind], required=False, doc=doc)
+            for index, (column, (kind, doc)) in enumerate(TABLES[name].items(), 1)
+        )
+    )
+
+
+def _arrow(name: str, rows: list[Row]) -> pa.Table:
+    import pyarrow as pa
+
+    types = {"string": pa.string(), "long": pa.int64(), "double": pa.float64(), "timestamp": pa.timestamp("us", "UTC")}
+    schema = pa.schema([(column, types[kind]) for column, (kind, _) in TABLES[name].items()])
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def at(ms: int) -> dt.datetime:
+    """A time in milliseconds as the tables store it."""
+    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)

@@ -1,0 +1,9 @@
+"""What a run would do and why, decided from the graph and the state of the lake alone: no Spark, no clock, no disk."""
+
+from icefield.plan.decide import Action as Action
+from icefield.plan.decide import Range as Range
+from icefield.plan.decide import Step as Step
+from icefield.plan.decide import Wishes as Wishes
+from icefield.plan.decide import decide as decide
+from icefield.plan.plan import Plan as Plan
+from icefield.plan.plan import make_plan as make_plan

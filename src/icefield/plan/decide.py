@@ -1,0 +1,172 @@
+"""What one table needs, given what it has consumed and where its inputs stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from icefield.declare import Append
+from icefield.errors import FileChanged, FileMissing
+from icefield.graph.state import Arrivals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from icefield.declare import Files
+    from icefield.graph import Node
+    from icefield.graph.state import LandedFile, TableState, TakenFile
+
+#: none: it is up to date. note: only what it remembers changes. build: it is made. append: new rows are added.
+#: refresh: a `full()` table is computed again. rebuild: an incremental table is computed again from everything.
+Action = Literal["none", "note", "build", "append", "refresh", "rebuild"]
+_NAMED_AT_MOST = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The rows of an input to read: all of version `end`, or only those appended after `start`."""
+
+    start: int | None
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What happens to one table in a run, and why. Not `known`: an input changes in the same run, so it is decided then."""
+
+    table: str
+    action: Action
+    reason: str = ""
+    known: bool = True
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    arrivals: Arrivals | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What was asked of a run beyond "whatever is due"."""
+
+    full_refresh: bool = False
+    accept: frozenset[str] = frozenset()
+
+
+def decide(
+    node: Node, state: TableState | None, inputs: Mapping[str, TableState], arrivals: Arrivals | None, wishes: Wishes
+) -> Step:
+    """The step for one table whose inputs all stand where `inputs` says."""
+    if arrivals is not None:
+        _refuse_changed_files(node, arrivals)
+    if state is None:
+        return _everything(node, "build", "first run", inputs, arrivals)
+    if due := _rebuild_reason(node, state, inputs, arrivals, wishes):
+        if node.source is not None and arrivals is not None:
+            _require_files(node, arrivals, due)
+        return _everything(node, "rebuild", due, inputs, arrivals)
+    moved = [name for name in node.inputs if state.inputs.get(name) != inputs[name].version]
+    if not isinstance(node.refresh, Append):
+        if moved or (arrivals is not None and (arrivals.new or arrivals.changed)):
+            return _everything(node, "refresh", _moved_reason(moved, arrivals), inputs, arrivals)
+        return _rest(node, state, arrivals)
+    if (arrivals is not None and _taking(node, arrivals)) or moved:
+        ranges = {
+            name: Range(start=state.inputs[name].snapshot if name in moved else inputs[name].version.snapshot, end=inputs[name].version.snapshot)
+            for name in node.inputs
+        }
+        return Step(table=node.name, action="append", reason=_moved_reason(moved, arrivals), ranges=ranges, arrivals=arrivals)
+    return _rest(node, state, arrivals)
+
+
+def _everything(
+    node: Node, action: Action, reason: str, inputs: Mapping[str, TableState], arrivals: Arrivals | None
+) -> Step:
+    ranges = {name: Range(start=None, end=inputs[name].version.snapshot) for name in node.inputs}
+    return Step(table=node.name, action=action, reason=reason, ranges=ranges, arrivals=arrivals)
+
+
+def _rest(node: Node, state: TableState, arrivals: Arrivals | None) -> Step:
+    if arrivals is not None and arrivals.touched:
+        return Step(table=node.name, action="note", reason=f"{_files(arrivals.touched)} touched, content equal", arrivals=arrivals)
+    if state.fingerprint != node.fingerprint or state.checks_fingerprint != node.checks_fingerprint:
+        return Step(table=node.name, action="note", reason="new code accepted without a rebuild", arrivals=arrivals)
+    return Step(table=node.name, action="none", reason="up to date", arrivals=arrivals)
+
+
+def _rebuild_reason(
+    node: Node, state: TableState, inputs: Mapping[str, TableState], arrivals: Arrivals | None, wishes: Wishes
+) -> str:
+    """Why everything must be computed again, "" if it need not."""
+    if wishes.full_refresh:
+        return "--full-refresh"
+    if state.fingerprint != node.fingerprint and node.name not in wishes.accept:
+        return "its code changed"
+    if state.checks_fingerprint != node.checks_fingerprint and node.name not in wishes.accept:
+        return "its checks changed"
+    if not isinstance(node.refresh, Append):
+        return ""
+    if arrivals is not None and arrivals.changed and _policy(node) == "replace":
+        return f"{_files(arrivals.changed)} corrected"
+    for edge in node.edges:
+        if edge.table is None:
+            continue
+        consumed, now = state.inputs.get(edge.table), inputs[edge.table]
+        if consumed is None:
+            return f"{edge.table} is a new input"
+        if edge.lookup and consumed != now.version:
+            return f"the lookup {edge.table} changed"
+        if consumed.epoch != now.version.epoch:
+            return f"{edge.table} was rebuilt"
+        if consumed != now.version and not _only_appends(now, consumed.snapshot):
+            return f"{edge.table} has no unbroken history of appends since"
+    return ""
+
+
+def _only_appends(now: TableState, start: int | None) -> bool:
+    """Whether nothing but appends and compactions lie between what was consumed and now."""
+    for snapshot, operation in now.lineage:
+        if snapshot == start:
+            return True
+        if operation not in ("append", "replace"):
+            return False
+    return start is None
+
+
+def _taking(node: Node, arrivals: Arrivals) -> bool:
+    return bool(arrivals.new or (arrivals.changed and _policy(node) == "append"))
+
+
+def _policy(node: Node) -> str:
+    source: Files = node.source  # type: ignore[assignment]
+    return source.changed
+
+
+def _refuse_changed_files(node: Node, arrivals: Arrivals) -> None:
+    if arrivals.changed and _policy(node) == "fail":
+        raise FileChanged(
+            f"{_files(arrivals.changed)}, taken in before, now has other content",
+            where=f"{node.name}, {node.location}",
+            remedy='give a correction a new name, or say what to do with one: files(..., changed="replace" | "append" | "ignore")',
+        )
+
+
+def _require_files(node: Node, arrivals: Arrivals, due: str) -> None:
+    if arrivals.missing:
+        raise FileMissing(
+            f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.missing)}, taken in before, is no longer there",
+            where=f"{node.name}, {node.location}",
+            remedy=f"bring the files back, or keep the rows as they are: icefield run --accept {node.name}",
+        )
+
+
+def _moved_reason(moved: list[str], arrivals: Arrivals | None) -> str:
+    told = []
+    if arrivals is not None and (arrivals.new or arrivals.changed):
+        told.append(f"{_files((*arrivals.new, *arrivals.changed))} arrived")
+    if moved:
+        told.append(f"{', '.join(moved)} changed")
+    return "; ".join(told)
+
+
+def _files(files: tuple[LandedFile, ...] | tuple[TakenFile, ...]) -> str:
+    if len(files) > _NAMED_AT_MOST:
+        return f"{len(files)} files"
+    return ", ".join(file.path for file in files)

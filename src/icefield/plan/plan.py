@@ -1,0 +1,84 @@
+"""The plan of a whole run: a step for each selected table, in an order in which they can be carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from icefield.declare import Append
+from icefield.plan.decide import Step, Wishes, decide
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from icefield.graph import Graph, Node
+    from icefield.graph.state import Arrivals, TableState
+    from icefield.plan.decide import Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run would do."""
+
+    steps: tuple[Step, ...]
+    undeclared: tuple[str, ...] = ()
+
+    @property
+    def work(self) -> tuple[Step, ...]:
+        """The steps that do something."""
+        return tuple(step for step in self.steps if step.action != "none")
+
+    def step(self, table: str) -> Step | None:
+        """The step of one table."""
+        return next((step for step in self.steps if step.table == table), None)
+
+
+def make_plan(
+    graph: Graph,
+    states: Mapping[str, TableState],
+    arrivals: Mapping[str, Arrivals],
+    selection: Sequence[str],
+    wishes: Wishes,
+) -> Plan:
+    """Decides each selected table in turn; where an input changes in this very run, the step is decided then."""
+    steps: dict[str, Step] = {}
+    for name in graph.order:
+        if name in selection:
+            steps[name] = _step(graph[name], states, arrivals.get(name), steps, wishes)
+    undeclared = [name for name in states if name not in graph and not _belongs(name, graph)]
+    return Plan(steps=tuple(steps.values()), undeclared=tuple(sorted(undeclared)))
+
+
+def _step(
+    node: Node, states: Mapping[str, TableState], arrivals: Arrivals | None, steps: Mapping[str, Step], wishes: Wishes
+) -> Step:
+    pending = [name for name in node.inputs if name in steps and steps[name].action not in ("none", "note")]
+    absent = [name for name in node.inputs if name not in states and name not in pending]
+    if absent:
+        told = f"waits for {', '.join(absent)}, which was never built and is not selected"
+        return Step(table=node.name, action="none", reason=told, arrivals=arrivals)
+    if not pending:
+        return decide(node, states.get(node.name), states, arrivals, wishes)
+    state = states.get(node.name)
+    if state is None:
+        return Step(table=node.name, action="build", reason="first run", known=False, arrivals=arrivals)
+    if wishes.full_refresh:
+        return Step(table=node.name, action="rebuild", reason="--full-refresh", known=False, arrivals=arrivals)
+    if all(name in states for name in pending):
+        settled = decide(node, state, states, arrivals, wishes)
+        if settled.action == "rebuild":
+            return Step(table=node.name, action="rebuild", reason=settled.reason, known=False, arrivals=arrivals)
+    reason = f"{', '.join(pending)} changes"
+    return Step(table=node.name, action=_expected(node, pending, steps), reason=reason, known=False, arrivals=arrivals)
+
+
+def _expected(node: Node, pending: list[str], steps: Mapping[str, Step]) -> Action:
+    """What will most likely come of it, once the inputs that change in this run have changed."""
+    if not isinstance(node.refresh, Append):
+        return "refresh"
+    return "rebuild" if any(steps[name].action in ("rebuild", "refresh") for name in pending) else "append"
+
+
+def _belongs(name: str, graph: Graph) -> bool:
+    """Whether a table is one that icefield keeps itself: history, or the quarantine of a declared table."""
+    return name.startswith("ops.") or name.removesuffix("__quarantine") in graph

@@ -1,0 +1,62 @@
+"""Code fingerprints: equal as long as a table's meaning is, in every process, however it was laid out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from icefield.declare import Check, Column, RowCheck, Source, Table, Unique
+from icefield.project.meaning import Code, Meaning
+
+if TYPE_CHECKING:
+
+    from icefield.graph import Edge
+
+VERSION = 1
+
+
+def fingerprint(table: Table, edges: tuple[Edge, ...], code: Code) -> str:
+    """The code fingerprint: what the function does, transitively, and where its rows come from."""
+    meaning = Meaning(code, table.location)
+    return _digest(
+        {
+            "function": meaning.of(table.function),
+            "inputs": [_edge(edge, meaning) for edge in edges],
+            "refresh": [type(table.refresh).__name__, meaning.of(table.refresh)],
+            "columns": None if table.columns is None else _columns(table.columns),
+        }
+    )
+
+
+def checks_fingerprint(checks: tuple[Check, ...]) -> str:
+    """The fingerprint of what decides where a row goes: predicates, unique keys, and their outcomes."""
+    rows: list[Any] = [["row", " ".join(c.predicate.split()), c.otherwise] for c in checks if isinstance(c, RowCheck)]
+    keys: list[Any] = [["unique", list(c.columns), c.otherwise] for c in checks if isinstance(c, Unique)]
+    return _digest(sorted(rows + keys, key=json.dumps))
+
+
+def _edge(edge: Edge, meaning: Meaning) -> list[Any]:
+    source = None if edge.source is None else _source(edge.source, meaning)
+    return [edge.parameter, edge.table, source, edge.lookup, sorted(edge.key.items()), list(edge.on)]
+
+
+def _source(source: Source, meaning: Meaning) -> list[Any]:
+    """Everything that decides which rows a source gives; not what happens when a taken file changes."""
+    told: dict[str, Any] = {}
+    for name in type(source).__dataclass_fields__:
+        value = getattr(source, name)
+        if name == "schema":
+            told[name] = _columns(value)
+        elif name != "changed":
+            told[name] = meaning.of(value)
+    return [type(source).__name__, sorted(told.items())]
+
+
+def _columns(columns: tuple[Column, ...]) -> list[list[str]]:
+    return [[column.name, column.type] for column in columns]
+
+
+def _digest(content: object) -> str:
+    text = json.dumps([VERSION, content], separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

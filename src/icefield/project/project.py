@@ -1,0 +1,76 @@
+"""A project on disk, opened: its profile and its graph, from the cache where that still holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from icefield.errors import ProjectChanged
+from icefield.graph import Graph, build_graph
+from icefield.project.cache import read_graph, write_graph
+from icefield.project.config import Config, Profile, find_project, read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from icefield.declare import Check, Table
+    from icefield.graph import Edge
+    from icefield.project.load import Loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A folder with an icefield.toml, seen through one of its profiles."""
+
+    root: Path
+    name: str
+    profile: Profile
+    graph: Graph
+
+
+def open_project(path: Path | str = ".", profile: str | None = None) -> Project:
+    """Find, read and wire a project; the author's code is imported only if a file of it changed."""
+    config = read_config(find_project(path), profile)
+    graph = read_graph(config)
+    if graph is None:
+        loaded = _load(config)
+        try:
+            graph = _graph_of(loaded, config)
+            write_graph(config, graph, loaded.files)
+        finally:
+            loaded.package.unload()
+    return Project(root=config.root, name=config.name, profile=config.profile, graph=graph)
+
+
+def load_functions(project: Project) -> dict[str, Callable[..., Any]]:
+    """Import the author's files and give the function of each table; refused if they changed since the plan."""
+    config = read_config(project.root, project.profile.name)
+    loaded = _load(config)
+    for name, node in _graph_of(loaded, config).nodes.items():
+        opened = project.graph.nodes.get(name)
+        if opened is None or opened.fingerprint != node.fingerprint:
+            raise ProjectChanged(
+                f"the declaration of {name} changed while icefield was at work",
+                where=str(node.location),
+                remedy="run the command again: it then works with the files as they are now",
+            )
+    return {table.name: table.function for table in loaded.tables}
+
+
+def _load(config: Config) -> Loaded:
+    from icefield.project.load import load
+
+    return load(config)
+
+
+def _graph_of(loaded: Loaded, config: Config) -> Graph:
+    from icefield.project.fingerprint import checks_fingerprint, fingerprint
+    from icefield.project.meaning import Code
+
+    code = Code(config.root, loaded.package.find)
+
+    def fingerprints(table: Table, edges: tuple[Edge, ...], checks: tuple[Check, ...]) -> tuple[str, str]:
+        return fingerprint(table, edges, code), checks_fingerprint(checks)
+
+    return build_graph(loaded.tables, fingerprints)

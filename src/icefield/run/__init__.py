@@ -1,0 +1,1 @@
+"""Carries a plan out: stage, audit, publish."""

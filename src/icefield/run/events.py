@@ -1,0 +1,86 @@
+"""What a run tells while it goes on, and what it was in the end: plain values that any face can show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from icefield.engine.audit import CheckResult
+    from icefield.plan import Action, Plan
+
+Phase = Literal["plan", "start", "analyse", "stage", "audit", "publish"]
+Status = Literal["published", "failed", "skipped", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseStarted:
+    """The run has come to its next part."""
+
+    phase: Phase
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStarted:
+    """A table's step begins."""
+
+    table: str
+    action: Action
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutcome:
+    """What became of one table in a run."""
+
+    table: str
+    action: Action
+    reason: str
+    status: Status
+    rows_added: int = 0
+    rows_removed: int = 0
+    rows_quarantined: int = 0
+    rows_dropped: int = 0
+    rows_total: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOvertaken:
+    """Someone else published first; the run is planned again from the new state."""
+
+    tables: tuple[str, ...]
+
+
+Event = PhaseStarted | TableStarted | TableOutcome | RunOvertaken
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """A run, told from its end. Status `nothing new`: no run took place."""
+
+    run: str
+    status: Literal["published", "failed", "nothing new"]
+    plan: Plan
+    tables: tuple[TableOutcome, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
+    seconds: float = 0.0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    published_ms: int | None = None
+    error: str = ""
+    log: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was due is published."""
+        return self.status != "failed" and all(table.status in ("published", "unchanged") for table in self.tables)
+
+
+def silent(event: Event) -> None:
+    """A listener that shows nothing."""

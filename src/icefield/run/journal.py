@@ -1,0 +1,134 @@
+"""Turns what a run did into rows of `ops.*`."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from icefield.lake.embedded import now_ms
+from icefield.lake.ops import Journal, at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from icefield.engine.audit import CheckResult
+    from icefield.engine.stage import Staged
+    from icefield.lake.embedded import DeadRun
+    from icefield.run.events import TableOutcome
+
+
+def of_run(
+    *,
+    run: str,
+    project: str,
+    selection: str,
+    started_ms: int,
+    staged: Mapping[str, Staged],
+    outcomes: Mapping[str, TableOutcome],
+    checks: Sequence[CheckResult],
+) -> Journal:
+    """The rows of a run that is about to be published."""
+    row = _run_row(run, project, selection, started_ms, "published")
+    row["tables_changed"] = sum(one.changed for one in staged.values())
+    row["rows_added"] = sum(one.rows_added for one in staged.values())
+    row["rows_quarantined"] = sum(one.quarantined for one in staged.values())
+    return Journal(
+        runs=[row],
+        table_runs=[{**_table_row(run, outcome), **_version(staged.get(name))} for name, outcome in outcomes.items()],
+        checks=[_check_row(run, result) for result in checks],
+        files=[_file_row(file) for one in staged.values() for file in one.files],
+    )
+
+
+def of_failure(
+    *,
+    run: str,
+    project: str,
+    selection: str,
+    started_ms: int,
+    outcomes: Mapping[str, TableOutcome],
+    checks: Sequence[CheckResult],
+    error: str,
+) -> Journal:
+    """The rows of a run that published nothing."""
+    row = {**_run_row(run, project, selection, started_ms, "failed"), "error": error}
+    tables = [
+        {**_table_row(run, outcome), "status": "abandoned" if outcome.status == "published" else outcome.status}
+        for outcome in outcomes.values()
+    ]
+    return Journal(runs=[row], table_runs=tables, checks=[_check_row(run, result) for result in checks])
+
+
+def died(project: str, dead: Iterable[DeadRun]) -> Journal:
+    """The rows of runs whose process was found gone."""
+    rows = [_run_row(one.run, project, "", one.started_ms, "died") for one in dead]
+    return Journal(runs=[{**row, "error": "its process ended without a word"} for row in rows])
+
+
+def _run_row(run: str, project: str, selection: str, started_ms: int, status: str) -> dict[str, Any]:
+    return {
+        "run": run,
+        "project": project,
+        "status": status,
+        "started_at": at(started_ms),
+        "finished_at": at(now_ms()),
+        "selection": selection,
+        "tables_changed": 0,
+        "rows_added": 0,
+        "rows_quarantined": 0,
+        "error": "",
+        "version": _version_of_icefield(),
+    }
+
+
+def _table_row(run: str, outcome: TableOutcome) -> dict[str, Any]:
+    return {
+        "run": run,
+        "table": outcome.table,
+        "action": outcome.action,
+        "reason": outcome.reason or outcome.error,
+        "status": outcome.status,
+        "rows_added": outcome.rows_added,
+        "rows_removed": outcome.rows_removed,
+        "rows_quarantined": outcome.rows_quarantined,
+        "rows_dropped": outcome.rows_dropped,
+        "rows_total": outcome.rows_total,
+        "seconds": outcome.seconds,
+    }
+
+
+def _version(staged: Staged | None) -> dict[str, Any]:
+    if staged is None:
+        return {}
+    state = staged.state
+    return {
+        "epoch": state.version.epoch,
+        "number": state.version.number,
+        "snapshot": state.version.snapshot,
+        "fingerprint": state.fingerprint,
+    }
+
+
+def _check_row(run: str, result: CheckResult) -> dict[str, Any]:
+    return {
+        "run": run,
+        "table": result.table,
+        "check": result.check,
+        "kind": result.kind,
+        "otherwise": result.otherwise,
+        "status": result.status,
+        "failed_rows": result.failed_rows,
+        "detail": result.detail,
+        "seconds": result.seconds,
+    }
+
+
+def _file_row(file: Mapping[str, Any]) -> dict[str, Any]:
+    return {**{key: value for key, value in file.items() if key != "taken_ms"}, "taken_at": at(file["taken_ms"])}
+
+
+def _version_of_icefield() -> str:
+    try:
+        return version("icefield")
+    except PackageNotFoundError:
+        return "source"

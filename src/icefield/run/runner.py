@@ -1,0 +1,409 @@
+"""One run of a project: plan, stage, audit, publish; all of it or nothing."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from icefield.errors import CheckFailed, IcefieldError, Interrupted, Overtaken, TableFailed
+from icefield.failpoint import FailpointError, failpoint
+from icefield.lake import metadata as meta
+from icefield.lake.branch import Branch, new_branch_name
+from icefield.lake.embedded import EmbeddedLake, new_run_id, now_ms
+from icefield.plan import Plan, Wishes, decide
+from icefield.run import journal
+from icefield.run.events import PhaseStarted, RunOvertaken, RunResult, TableOutcome, TableStarted, silent
+from icefield.run.planning import plan_project, selected
+from icefield.run.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from icefield.engine.audit import CheckResult
+    from icefield.engine.stage import Stage, Staged
+    from icefield.graph.state import TableState
+    from icefield.lake.embedded import DeadRun
+    from icefield.plan import Step
+    from icefield.project import Project
+    from icefield.run.events import Listener, Phase
+
+#: Tables staged at the same time. More than this only makes Spark's jobs wait for one another.
+WORKERS = 4
+#: How often a run that was overtaken is planned again before it gives up.
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What was asked for."""
+
+    select: str = ""
+    exclude: str = ""
+    full_refresh: bool = False
+    keep_going: bool = False
+    accept: tuple[str, ...] = ()
+
+    @property
+    def wishes(self) -> Wishes:
+        return Wishes(full_refresh=self.full_refresh, accept=frozenset(self.accept))
+
+
+def run_project(project: Project, order: Order | None = None, listener: Listener = silent) -> RunResult:
+    """Takes in what has arrived, refreshes what it touches, checks it, and publishes it as one version of the lake."""
+    wanted = order or Order()
+    for attempt in range(TRIES):
+        try:
+            return _Run(project, wanted, listener).carry_out()
+        except Overtaken as overtaken:
+            if attempt == TRIES - 1:
+                raise
+            listener(RunOvertaken(tables=overtaken.tables))
+    raise AssertionError("unreachable")
+
+
+@dataclass(slots=True)
+class _Run:
+    project: Project
+    order: Order
+    listener: Listener
+    lake: EmbeddedLake = field(init=False)
+    run: str = field(init=False)
+    started_ms: int = field(init=False)
+    states: dict[str, TableState] = field(default_factory=dict)
+    staged: dict[str, Staged] = field(default_factory=dict)
+    outcomes: dict[str, TableOutcome] = field(default_factory=dict)
+    checks: list[CheckResult] = field(default_factory=list)
+    phases: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, BaseException] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.lake = EmbeddedLake(self.project.profile.lake)
+        self.run = new_run_id()
+        self.started_ms = now_ms()
+
+    def carry_out(self) -> RunResult:
+        begun = time.monotonic()
+        with self._phase("plan"):
+            self.lake.require_in_place()
+            dead = self.lake.clear_dead()
+            pointers = self.lake.pointers()
+            self.states = self.lake.states(pointers)
+            selection = selected(self.project, self.order.select, self.order.exclude)
+            plan = plan_project(self.project, self.lake, self.states, selection=selection, wishes=self.order.wishes)
+        if dead:
+            _record(self.lake, journal.died(self.project.name, dead))
+            pointers = self.lake.pointers()
+        if not plan.work:
+            return RunResult(run="", status="nothing new", plan=plan, seconds=time.monotonic() - begun)
+        self.lake.create()
+        branch = Branch(self.lake, new_branch_name(), self.run)
+        try:
+            if branch.base != pointers:
+                raise Overtaken(sorted(set(branch.base) ^ set(pointers)) or ["the lake"])
+            published_ms = self._work(branch, plan)
+        except Overtaken:
+            branch.abandon()
+            raise
+        except BaseException as error:
+            return self._failed(branch, plan, error, begun)
+        failed = bool(self.failures)
+        return self._result(plan, "published" if published_ms or not failed else "failed", begun, published_ms)
+
+    def _work(self, branch: Branch, plan: Plan) -> int | None:
+        with self._phase("start"):
+            stage = self._start(branch)
+        with self._phase("stage", plan):
+            self._stage(stage, plan)
+        with self._phase("audit"):
+            self._audit(stage)
+        with self._phase("publish"):
+            return self._publish(branch)
+
+    # -- start: Spark, the author's functions and PyIceberg come up side by side
+
+    def _start(self, branch: Branch) -> Stage:
+        from icefield.engine.analyse import derive_schemas  # noqa: PLC0415 - pyspark is imported by real runs only
+        from icefield.engine.session import add_catalog, start_session  # noqa: PLC0415
+        from icefield.engine.stage import Stage  # noqa: PLC0415
+        from icefield.engine.tables import Tables  # noqa: PLC0415
+        from icefield.project import load_functions  # noqa: PLC0415
+
+        folder = self.lake.run_folder(self.run)
+        folder.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(2) as pool:
+            session = pool.submit(
+                start_session, app=f"icefield {self.project.name}", conf=self.project.profile.spark, log=folder / "spark.log"
+            )
+            pool.submit(importlib.import_module, "pyiceberg.catalog.sql")
+            functions = load_functions(self.project)
+            spark = session.result()
+        add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
+        schemas = derive_schemas(spark, self.project.graph, functions, {})
+        tables = Tables(spark, branch)
+        return Stage(tables=tables, root=self.project.root, functions=functions, schemas=schemas, started_ms=self.started_ms)
+
+    # -- stage
+
+    def _stage(self, stage: Stage, plan: Plan) -> None:
+        graph = self.project.graph
+        steps = {step.table: step for step in plan.work}
+        schedule: Schedule[Staged | None] = Schedule(list(steps), {name: graph[name].inputs for name in steps}, WORKERS)
+        try:
+            never = schedule.run(
+                lambda name: self._stage_table(stage, steps[name]), lambda _, __: None, self._table_failed
+            )
+        except BaseException:
+            stage.tables.cancel()
+            raise
+        for name in never:
+            self._skip(steps[name], "an input failed")
+        if self.failures and not self.order.keep_going:
+            raise next(iter(self.failures.values()))
+
+    def _stage_table(self, stage: Stage, planned: Step) -> Staged | None:
+        node = self.project.graph[planned.table]
+        begun = time.monotonic()
+        with self._guard:
+            states = dict(self.states)
+        state = states.get(node.name)
+        step = planned if planned.known else decide(node, state, states, planned.arrivals, self.order.wishes)
+        self.listener(TableStarted(table=node.name, action=step.action, reason=step.reason))
+        if step.action == "none":
+            self._finish_table(_outcome(step, "unchanged", begun, rows_total=state.rows if state else 0))
+            return None
+        try:
+            staged = stage.carry_out(node, step, state, states)
+            results = self._own_checks(stage, staged, state)
+        except BaseException as error:
+            raise _as_users_error(error, node.name, str(node.location), self._log()) from error
+        if bad := [result for result in results if result.stops]:
+            raise _check_failed(bad, node.name, str(node.location), self.run)
+        with self._guard:
+            self.states[node.name] = staged.state
+            self.staged[node.name] = staged
+        self._finish_table(_staged_outcome(staged, begun))
+        return staged
+
+    def _own_checks(self, stage: Stage, staged: Staged, before: TableState | None) -> list[CheckResult]:
+        from icefield.engine.audit import own_results, split_results  # noqa: PLC0415
+
+        node = self.project.graph[staged.state.name]
+        if staged.step.action == "note":
+            return []
+        whole = stage.tables.read(node.name, staged.state.version.snapshot)
+        new = whole
+        if staged.step.action == "append" and before is not None and before.version.snapshot is not None:
+            end = staged.state.version.snapshot
+            assert end is not None
+            same = end == before.version.snapshot
+            new = whole.limit(0) if same else stage.tables.read_between(node.name, before.version.snapshot, end)
+        results = [*split_results(node, staged.failures), *own_results(node, new, whole, self.started_ms)]
+        with self._guard:
+            self.checks.extend(results)
+        return results
+
+    def _table_failed(self, name: str, error: BaseException) -> bool:
+        node_step = error.__dict__.get("step")
+        with self._guard:
+            self.failures[name] = error
+        self._finish_table(
+            TableOutcome(
+                table=name,
+                action=node_step.action if node_step else "build",
+                reason="",
+                status="failed",
+                error=str(error),
+            )
+        )
+        return self.order.keep_going
+
+    def _skip(self, step: Step, why: str) -> None:
+        self._finish_table(TableOutcome(table=step.table, action=step.action, reason=why, status="skipped"))
+
+    def _finish_table(self, outcome: TableOutcome) -> None:
+        with self._guard:
+            self.outcomes[outcome.table] = outcome
+        self.listener(outcome)
+
+    # -- audit: checks across tables, once everything is staged
+
+    def _audit(self, stage: Stage) -> None:
+        from icefield.engine.audit import cross_checks, cross_results  # noqa: PLC0415
+
+        failpoint("audit.before")
+        changed = {name for name, staged in self.staged.items() if staged.changed}
+        graph = self.project.graph
+        due = [
+            name
+            for name in graph.order
+            if name in self.states
+            and any({name, *check.named_tables} & changed for check in cross_checks(graph[name]))
+        ]
+
+        def read(name: str) -> Any:
+            state = self.states.get(name)
+            return None if state is None else stage.tables.read(name, state.version.snapshot)
+
+        schedule: Schedule[list[CheckResult]] = Schedule(due, {name: () for name in due}, WORKERS)
+        try:
+            schedule.run(lambda name: cross_results(graph[name], read), self._audited, self._audit_failed)
+        except BaseException:
+            stage.tables.cancel()
+            raise
+        if self.failures and not self.order.keep_going:
+            raise next(iter(self.failures.values()))
+        self._withdraw(stage)
+        failpoint("audit.after")
+
+    def _audited(self, name: str, results: list[CheckResult]) -> None:
+        self.checks.extend(results)
+        if bad := [result for result in results if result.stops]:
+            self._table_failed(name, _check_failed(bad, name, str(self.project.graph[name].location), self.run))
+
+    def _audit_failed(self, name: str, error: BaseException) -> bool:
+        return self._table_failed(name, error)
+
+    def _withdraw(self, stage: Stage) -> None:
+        """With --keep-going: takes back what is downstream of a failure, so that only sound tables are published."""
+        bad = set(self.failures) & set(self.staged)
+        for name in (*bad, *self.project.graph.downstream(bad)):
+            if (staged := self.staged.pop(name, None)) is None:
+                continue
+            for table in staged.tables:
+                stage.tables.branch.forget(table)
+            if name not in self.failures:
+                self._skip(staged.step, "an input failed a check")
+
+    # -- publish
+
+    def _publish(self, branch: Branch) -> int | None:
+        if not self.staged:
+            return None
+        tables: dict[str, dict[str, str]] = {}
+        for staged in self.staged.values():
+            for table in staged.tables:
+                tables[table] = meta.state_properties(staged.state) if table == staged.state.name else {meta.RUN: self.run}
+        written = journal.of_run(
+            run=self.run,
+            project=self.project.name,
+            selection=self.order.select,
+            started_ms=self.started_ms,
+            staged=self.staged,
+            outcomes=self.outcomes,
+            checks=self.checks,
+        )
+        return branch.publish(tables, written)
+
+    def _failed(self, branch: Branch, plan: Plan, error: BaseException, begun: float) -> RunResult:
+        """The published lake stays as it was; the failure itself is recorded by a commit of its own."""
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted:
+            error = Interrupted("the run was interrupted", remedy="nothing was published; run again when you like")
+        elif not isinstance(error, IcefieldError | FailpointError | OSError):
+            branch.abandon()
+            raise error
+        branch.abandon(keep=not interrupted)
+        told = str(error)
+        self._record_failure(told)
+        if interrupted:
+            raise error
+        return self._result(plan, "failed", begun, None, told)
+
+    def _record_failure(self, told: str) -> None:
+        rows = journal.of_failure(
+            run=self.run,
+            project=self.project.name,
+            selection=self.order.select,
+            started_ms=self.started_ms,
+            outcomes=self.outcomes,
+            checks=self.checks,
+            error=told,
+        )
+        _record(self.lake, rows)
+
+    def _result(self, plan: Plan, status: Any, begun: float, published_ms: int | None, error: str = "") -> RunResult:
+        if status == "failed" and not error and self.failures:
+            error = str(next(iter(self.failures.values())))
+            self._record_failure(error)
+        return RunResult(
+            run=self.run,
+            status=status,
+            plan=plan,
+            tables=tuple(self.outcomes[step.table] for step in plan.work if step.table in self.outcomes),
+            checks=tuple(self.checks),
+            seconds=time.monotonic() - begun,
+            phases=self.phases,
+            published_ms=published_ms,
+            error=error,
+            log=self._log(),
+        )
+
+    def _log(self) -> str:
+        return str(self.lake.run_folder(self.run) / "spark.log")
+
+    def _phase(self, name: Phase, plan: Plan | None = None) -> Any:
+        return _Phase(self, name, plan)
+
+
+@dataclass(slots=True)
+class _Phase:
+    run: _Run
+    name: Phase
+    plan: Plan | None
+    begun: float = 0.0
+
+    def __enter__(self) -> None:
+        self.begun = time.monotonic()
+        self.run.listener(PhaseStarted(phase=self.name, plan=self.plan))
+
+    def __exit__(self, *_: object) -> None:
+        self.run.phases[self.name] = time.monotonic() - self.begun
+
+
+def _record(lake: EmbeddedLake, rows: Any) -> None:
+    """Adds rows to `ops.*` by a commit of its own."""
+    branch = Branch(lake, new_branch_name(), new_run_id())
+    branch.publish({}, rows)
+
+
+def _outcome(step: Step, status: Any, begun: float, **counts: int) -> TableOutcome:
+    seconds = time.monotonic() - begun
+    return TableOutcome(table=step.table, action=step.action, reason=step.reason, status=status, seconds=seconds, **counts)
+
+
+def _staged_outcome(staged: Staged, begun: float) -> TableOutcome:
+    return _outcome(
+        staged.step,
+        "published",
+        begun,
+        rows_added=staged.rows_added,
+        rows_removed=staged.rows_removed,
+        rows_quarantined=staged.quarantined,
+        rows_dropped=staged.dropped,
+        rows_total=staged.state.rows,
+    )
+
+
+def _check_failed(bad: Sequence[CheckResult], table: str, location: str, run: str) -> CheckFailed:
+    told = "; ".join(f"`{r.check}` ({r.failed_rows} rows{', ' + r.detail if r.detail else ''})" for r in bad)
+    return CheckFailed(
+        f"{table}: {told} did not hold, so nothing of it was published",
+        where=f"{table}, {location}, run {run}",
+        remedy=f'look at the rows as the run staged them: icefield sql --run {run} "SELECT * FROM {table} LIMIT 20"',
+    )
+
+
+def _as_users_error(error: BaseException, table: str, location: str, log: str) -> BaseException:
+    if isinstance(error, IcefieldError | FailpointError | KeyboardInterrupt | Overtaken):
+        return error
+    told = str(error).strip().split("\n", 1)[0] or type(error).__name__
+    return TableFailed(
+        f"{table} could not be made: {told}",
+        where=f"{table}, {location}",
+        remedy=f"correct the function or the data it names; Spark's own log is {log}",
+    )

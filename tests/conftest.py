@@ -1,0 +1,45 @@
+"""What holds for every test: in CI a skip is a failure, and the seed that a failure needs to be repeated is printed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+
+def pytest_report_header() -> str:
+    seed = os.environ.get("PYTHONHASHSEED", "random")
+    return f"icefield: hash seed {seed} (repeat with PYTHONHASHSEED={seed}); a skip is {_meaning_of_a_skip()}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        _fail(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if IN_CI and report.skipped:
+        _fail(report)
+    return report
+
+
+def _fail(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+    report.outcome = "failed"
+    report.longrepr = f"In CI a skip is a failure. {reason}"
+
+
+def _meaning_of_a_skip() -> str:
+    return "a failure (CI)" if IN_CI else "a skip"
