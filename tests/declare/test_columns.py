@@ -9,7 +9,9 @@ from icefield.errors import InvalidName, InvalidSchema
 
 
 def test_names_types_nullability_and_comments() -> None:
-    assert parse_columns("id bigint not null comment 'the key', amount decimal(12, 2), note string COMMENT 'it''s'") == (
+    assert parse_columns(
+        "id bigint not null comment 'the key', amount decimal(12, 2), note string COMMENT 'it''s'"
+    ) == (
         Column("id", "BIGINT", nullable=False, comment="the key"),
         Column("amount", "DECIMAL(12,2)"),
         Column("note", "STRING", comment="it's"),
@@ -41,7 +43,9 @@ def test_quoted_names_and_double_quoted_comments() -> None:
 
 
 def test_formatted_columns_read_back_equal() -> None:
-    columns = parse_columns("a INT NOT NULL COMMENT 'it''s a \\\\ b', `odd name` STRUCT<x: INT COMMENT 'y', `z z`: DATE>")
+    columns = parse_columns(
+        "a INT NOT NULL COMMENT 'it''s a \\\\ b', `odd name` STRUCT<x: INT COMMENT 'y', `z z`: DATE>"
+    )
     assert parse_columns(format_columns(columns)) == columns
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,22 +11,13 @@ from icefield.declare import collecting, sql
 from icefield.declare.queries import Query
 from icefield.errors import InvalidQuery
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def test_the_names_in_braces_are_the_parameters_in_order() -> None:
     query = sql("SELECT {b.x}, {a[y]} FROM {a} JOIN {b} WHERE z RLIKE '[0-9]{{4}}'")
     assert list(inspect.signature(query).parameters) == ["b", "a"]
-
-
-def test_a_call_runs_the_query_on_the_frames_own_session() -> None:
-    class Session:
-        def sql(self, text: str, **frames: object) -> tuple[str, dict[str, object]]:
-            return text, frames
-
-    class Frame:
-        sparkSession = Session()  # noqa: N815 - pyspark's name
-
-    a, b = Frame(), Frame()
-    assert sql("SELECT * FROM {a}, {b}")(a, b=b) == ("SELECT * FROM {a}, {b}", {"a": a, "b": b})  # type: ignore[arg-type]
 
 
 def test_comment_lines_at_the_top_describe_the_table() -> None:
@@ -60,7 +51,7 @@ def test_the_file_is_looked_up_beside_the_declaring_one(tmp_path: Path) -> None:
     with collecting(root=tmp_path) as registry:
         exec(compile(source.read_text(), str(source), "exec"), space)
     assert space["q"].parameters == ("a",)
-    assert registry.files == {tmp_path / "sub" / "q.sql"}
+    assert registry.files == {str(tmp_path / "sub" / "q.sql")}
 
 
 def test_a_missing_file_is_refused_with_what_is_there(tmp_path: Path) -> None:

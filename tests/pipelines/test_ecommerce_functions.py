@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from icefield.declare import Column, parse_columns
-from icefield.graph import Graph
 from icefield.project import load_functions, open_project
+
+if TYPE_CHECKING:
+    from icefield.graph import Graph
 
 PROJECT = Path(__file__).parents[2] / "pipelines" / "ecommerce"
 ARRIVED = "source_file STRING, source_line BIGINT, ingested_at TIMESTAMP"
@@ -259,7 +261,13 @@ def test_stock_levels_take_the_newest_count_then_the_greatest_id(built: dict[str
 
 
 def test_support_promises_are_met_at_the_limit_and_unknown_while_open(built: dict[str, DataFrame]) -> None:
-    columns = ("ticket_id", "response_time_hours", "resolution_time_hours", "meets_response_sla", "meets_resolution_sla")
+    columns = (
+        "ticket_id",
+        "response_time_hours",
+        "resolution_time_hours",
+        "meets_response_sla",
+        "meets_resolution_sla",
+    )
     assert rows(built["silver.support_metrics"], *columns) == Counter(
         [
             (1, 1.0, 14401 / 3600.0, True, False),
@@ -294,11 +302,20 @@ def test_a_customer_with_orders_and_few_tickets_is_regular(functions: Functions,
         built["silver.payment_analysis"],
         built["silver.support_metrics"].where("ticket_id < 4"),
     )
-    assert rows(summary.where("customer_id = 14"), "support_tickets_count", "customer_segment") == Counter([(2, "Regular")])
+    assert rows(summary.where("customer_id = 14"), "support_tickets_count", "customer_segment") == Counter(
+        [(2, "Regular")]
+    )
 
 
 def test_every_day_with_a_payment_has_its_metrics(built: dict[str, DataFrame]) -> None:
-    columns = ("transaction_date", "total_revenue", "total_orders", "avg_order_value", "total_customers", "fraud_flag_count")
+    columns = (
+        "transaction_date",
+        "total_revenue",
+        "total_orders",
+        "avg_order_value",
+        "total_customers",
+        "fraud_flag_count",
+    )
     assert rows(built["gold.daily_metrics"], *columns) == Counter(
         [
             (date(2026, 8, 3), Decimal("500.00"), 1, Decimal("500.00"), 1, 0),
@@ -324,13 +341,20 @@ def test_products_of_any_input_are_summed_up(built: dict[str, DataFrame]) -> Non
 
 
 def test_revenue_agrees_in_every_table(built: dict[str, DataFrame], graph: Graph) -> None:
-    amounts = next(check for check in graph["gold.daily_metrics"].table_checks if check.name == "completed revenue").amounts
+    amounts = next(
+        check for check in graph["gold.daily_metrics"].table_checks if check.name == "completed revenue"
+    ).amounts
     totals = {name: built[name].selectExpr(f"{text} AS amount").first()["amount"] for name, text in amounts.items()}
     assert set(totals.values()) == {Decimal("1100.16")}
 
 
 def test_row_checks_are_sql_that_spark_understands(
-    built: dict[str, DataFrame], events: DataFrame, payments: DataFrame, inventory: DataFrame, tickets: DataFrame, graph: Graph
+    built: dict[str, DataFrame],
+    events: DataFrame,
+    payments: DataFrame,
+    inventory: DataFrame,
+    tickets: DataFrame,
+    graph: Graph,
 ) -> None:
     frames = {
         **built,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
-from decimal import Decimal
 
 from icefield.declare.registry import caller
 from icefield.errors import InvalidOption
@@ -22,6 +21,8 @@ def shown(value: object) -> str:
 
 def sql_literal(value: object) -> str:
     """A literal that means the same value to Spark; what has none is refused."""
+    from decimal import Decimal  # here: a check compares with few values, but every import would pay for it
+
     match value:
         case bool():
             return "TRUE" if value else "FALSE"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import os.path
 import re
 import string
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from icefield.declare.registry import Location, caller, caller_file, current
+from icefield.declare.registry import Location, caller, caller_folder, current
 from icefield.errors import InvalidQuery
 
 if TYPE_CHECKING:
@@ -63,27 +63,28 @@ def sql(query_or_file: str) -> Callable[..., DataFrame]:
     return Query(text=text, parameters=_parameters(text, place, in_file=file is not None), location=place)
 
 
-def _read(query_or_file: str) -> tuple[str, Path | None]:
+def _read(query_or_file: str) -> tuple[str, str | None]:
     if not isinstance(query_or_file, str) or not query_or_file.strip():
         raise InvalidQuery(
             f"sql({query_or_file!r}) holds no query", where=str(caller()), remedy='write sql("file.sql") or the query'
         )
     if not query_or_file.rstrip().endswith(".sql") or "\n" in query_or_file.strip():
         return query_or_file, None
-    declaring = caller_file()
-    file = (declaring.parent if declaring else Path.cwd()) / query_or_file.strip()
+    file = os.path.realpath(os.path.join(caller_folder(), query_or_file.strip()))
     try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as problem:
-        beside = sorted(path.name for path in file.parent.glob("*.sql")) if file.parent.is_dir() else []
+        with open(file, encoding="utf-8") as content:
+            text = content.read()
+    except (OSError, UnicodeDecodeError) as problem:
+        folder = os.path.dirname(file)
+        beside = sorted(n for n in os.listdir(folder) if n.endswith(".sql")) if os.path.isdir(folder) else []
         raise InvalidQuery(
-            f"the query file {query_or_file} cannot be read: {problem.strerror or problem}",
+            f"the query file {query_or_file} cannot be read: {getattr(problem, 'strerror', None) or problem}",
             where=str(caller()),
             remedy=f"beside the declaring file there is: {', '.join(beside) or 'no .sql file'}",
         ) from None
     registry = current()
     if registry is not None:
-        registry.files.add(file.resolve())
+        registry.files.add(file)
     if not text.strip():
         raise InvalidQuery(f"{query_or_file} is empty", where=str(caller()), remedy="write a query into it")
     return text, file
@@ -121,6 +122,6 @@ def _parameters(text: str, place: Location, *, in_file: bool) -> tuple[str, ...]
     return names
 
 
-def _shown(file: Path) -> str:
+def _shown(file: str) -> str:
     registry = current()
-    return registry.relative(str(file.resolve())) if registry else file.name
+    return registry.relative(file) if registry else os.path.basename(file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from icefield.declare.columns import Column, parse_columns
@@ -146,8 +145,9 @@ def _aliases(aliases: Mapping[str, Sequence[str]], columns: tuple[Column, ...]) 
 
 def _format_of(path: str) -> Format | None:
     """The format the pattern itself tells; None where it ends in a wildcard, so that each file tells its own."""
-    suffixes = [suffix for suffix in PurePosixPath(path).suffixes if suffix not in PACKED]
-    suffix = suffixes[-1].lower() if suffixes else ""
+    suffixes = [f".{part}" for part in path.rpartition("/")[2].lower().split(".")[1:]]
+    told = [suffix for suffix in suffixes if suffix not in PACKED]
+    suffix = told[-1] if told else ""
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
     if not suffix or any(sign in suffix for sign in "*?[{"):

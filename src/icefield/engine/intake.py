@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from icefield.declare import format_columns
-from icefield.engine import parse
+from icefield.engine import formats
 from icefield.engine.parse import ORIGIN, PROBLEM
 from icefield.errors import FileUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from icefield.declare import Files
     from icefield.engine.landing import Intake
 
-#: Characters that Java leaves as they are in the path of a URI; `_metadata.file_path` is spelled so.
-_URI_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*,;:$&+=@/")
-_GLOB_SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "*?[]{}\\"})
-HEADER = "header"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: what is counted once is kept
 class Landed:
     """Lines taken in, materialised: `rows` are what the author's function is handed, `problems` the malformed lines."""
 
@@ -35,15 +30,23 @@ class Landed:
     problems: DataFrame
     all_lines: DataFrame
     intakes: Sequence[Intake]
+    provenance: tuple[str, ...]
+
+    @cached_property
+    def blocks(self) -> Sequence[Row]:
+        """For each block of each file: its first and last line's running number, and how many lines are not blank."""
+        counted = self.all_lines.groupBy(f"{ORIGIN}.arrival", f"{ORIGIN}.block").agg(
+            F.min(f"{ORIGIN}.row").alias("first"),
+            F.max(f"{ORIGIN}.row").alias("last"),
+            F.count_if(F.expr(f"NOT ({PROBLEM} <=> '')")).alias("lines"),
+        )
+        return sorted(counted.collect(), key=lambda row: (row["arrival"], row["block"]))
 
     def line_offsets(self) -> dict[tuple[int, int], int]:
         """For each (file, block): what to add to a line's running number to get its place in the file, from 1."""
-        counted = self.all_lines.groupBy(f"{ORIGIN}.arrival", f"{ORIGIN}.block").agg(
-            F.min(f"{ORIGIN}.row").alias("first"), F.max(f"{ORIGIN}.row").alias("last")
-        )
         offsets: dict[tuple[int, int], int] = {}
         before: dict[int, int] = {}
-        for row in sorted(counted.collect(), key=lambda r: (r["arrival"], r["block"])):
+        for row in self.blocks:
             earlier = before.get(row["arrival"], 0)
             offsets[(row["arrival"], row["block"])] = earlier - row["first"] + 1
             before[row["arrival"]] = earlier + row["last"] - row["first"] + 1
@@ -51,10 +54,12 @@ class Landed:
 
     def rows_per_file(self) -> dict[int, int]:
         """How many rows each file brought, malformed ones included, its header and blank lines not."""
-        counted = self.all_lines.where(f"NOT ({PROBLEM} <=> '')").groupBy(f"{ORIGIN}.arrival").count()
-        found = {row["arrival"]: row["count"] - 1 for row in counted.collect()}
+        found = {taken.arrival: -1 if taken.format == "csv" else 0 for taken in self.intakes if taken.file.size}
+        seen = {row["arrival"] for row in self.blocks}
+        for row in self.blocks:
+            found[row["arrival"]] += row["lines"]
         for taken in self.intakes:
-            if taken.file.size and taken.arrival not in found:
+            if taken.format == "csv" and taken.file.size and taken.arrival not in seen:
                 raise FileUnreadable(
                     f"{taken.file.path} was listed, but Spark read nothing from it",
                     where=taken.file.path,
@@ -65,7 +70,7 @@ class Landed:
 
 def land(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake], scratch: Path) -> Landed:
     """Reads the files once into the scratch folder; everything after reads from there."""
-    frames = [_csv(spark, root, source, header, group) for header, group in _by_header(intakes).items()]
+    frames = [formats.read(spark, root, source, group) for group in _alike(intakes)]
     if frames:
         together = frames[0]
         for frame in frames[1:]:
@@ -81,6 +86,7 @@ def land(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intak
         problems=lines.where(f"{PROBLEM} <> ''"),
         all_lines=lines,
         intakes=intakes,
+        provenance=(*source.parts, "source_file", "ingested_at"),
     )
 
 
@@ -103,59 +109,10 @@ def with_line(frame: DataFrame, offsets: dict[tuple[int, int], int], name: str) 
     return joined.withColumn(name, F.expr(f"{ORIGIN}.row + _offset")).drop("_arrival", "_block", "_offset")
 
 
-def _by_header(intakes: Sequence[Intake]) -> dict[tuple[str, ...], list[Intake]]:
-    groups: dict[tuple[str, ...], list[Intake]] = {}
-    for intake in intakes:
-        if intake.file.size:
-            groups.setdefault(intake.header, []).append(intake)
-    return groups
-
-
-def _csv(spark: SparkSession, root: Path, source: Files, header: tuple[str, ...], intakes: Sequence[Intake]) -> DataFrame:
-    cells = parse.csv_cells(header, source.schema)
-    lines = parse.csv_fields(_lines(spark, root, intakes), source, header)
-    malformed = parse.problem(source.schema, cells, len(header))
-    reason = F.when(F.expr("value = ''"), F.lit("")).when(F.expr("value = _header"), F.lit(HEADER)).otherwise(malformed)
-    fits = F.expr(f"size(_fields) = {len(header)}")
-    typed = [F.when(fits, parse.typed(cells[c.name], c)).alias(c.name) for c in source.schema]
-    return lines.select(*typed, *_provenance(source), _origin(), reason.alias(PROBLEM))
-
-
-def _lines(spark: SparkSession, root: Path, intakes: Sequence[Intake]) -> DataFrame:
-    """Every physical line with the file it is in and a number that grows along each block of the file."""
-    paths = [str(root / intake.file.path).translate(_GLOB_SIGNS) for intake in intakes]
-    lines = spark.read.option("lineSep", "\n").text(paths).select(
-        F.expr("rtrim('\\r', value)").alias("value"),
-        F.col("_metadata.file_path").alias("_path"),
-        F.col("_metadata.file_block_start").alias("_block"),
-        F.monotonically_increasing_id().alias("_row"),
-    )
-    return lines.join(F.broadcast(_files(spark, root, intakes)), "_path")
-
-
-def _files(spark: SparkSession, root: Path, intakes: Iterable[Intake]) -> DataFrame:
-    rows = []
-    parts: tuple[str, ...] = ()
-    for intake in intakes:
-        parts = tuple(name for name, _ in intake.file.parts)
-        values = tuple(value for _, value in intake.file.parts)
-        rows.append((_uri(root / intake.file.path), intake.arrival, intake.file.path, intake.taken_ms, intake.header_line, *values))
-    schema = "_path STRING, _arrival BIGINT, source_file STRING, _taken_ms BIGINT, _header STRING" + "".join(f", `{p}` STRING" for p in parts)
-    return spark.createDataFrame(rows, schema)
-
-
-def _provenance(source: Files) -> list[object]:
-    return [*source.parts, "source_file", F.timestamp_millis("_taken_ms").alias("ingested_at")]
-
-
-def _origin() -> object:
-    raw = F.expr(f"substring(CAST(value AS BINARY), 1, {parse.LINE_LIMIT})")
-    return F.struct(
-        F.col("_arrival").alias("arrival"), F.col("_block").alias("block"), F.col("_row").alias("row"), raw.alias("raw")
-    ).alias(ORIGIN)
-
-
-def _uri(path: Path) -> str:
-    return "file:" + "".join(
-        sign if sign in _URI_SAFE or ord(sign) > 127 else "".join(f"%{byte:02X}" for byte in sign.encode()) for sign in str(path)
-    )
+def _alike(intakes: Sequence[Intake]) -> list[list[Intake]]:
+    """Files that can be read together: of one format, with one header; empty files have nothing to read."""
+    groups: dict[tuple[object, ...], list[Intake]] = {}
+    for taken in intakes:
+        if taken.file.size:
+            groups.setdefault((taken.format, taken.header), []).append(taken)
+    return list(groups.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
 import re
 import string
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from icefield.declare.sources import PACKED, SUFFIXES
 from icefield.errors import FileChanged, FileUnreadable, LandingMissing, WrongHeader
 from icefield.graph.state import Arrivals, FilesTaken, LandedFile, TakenFile
 
@@ -30,6 +32,7 @@ class Intake:
     file: LandedFile
     arrival: int
     taken_ms: int
+    format: str
     header: tuple[str, ...] = ()
     header_line: str = ""
 
@@ -97,13 +100,48 @@ def arrivals(
     )
 
 
+def take(root: Path, file: LandedFile, source: Files, *, arrival: int, taken_ms: int) -> Intake:
+    """Looks into a file's head: its format, and its columns where it names them itself."""
+    kind = source.format or _format(file, source)
+    header, line = (), ""
+    if kind == "csv":
+        header, line = read_header(root, file, source)
+    elif kind == "parquet" and file.size:
+        header = _match_header(file, _parquet_columns(root / file.path), source)
+    return Intake(file=file, arrival=arrival, taken_ms=taken_ms, format=kind, header=header, header_line=line)
+
+
+def _format(file: LandedFile, source: Files) -> str:
+    suffixes = [suffix.lower() for suffix in Path(file.path).suffixes if suffix.lower() not in PACKED]
+    if suffixes and suffixes[-1] in SUFFIXES:
+        return SUFFIXES[suffixes[-1]]
+    raise FileUnreadable(
+        f"the format of {file.path} cannot be told from its name",
+        where=f'{file.path}, files("{source.path}")',
+        remedy='name files .csv, .json, .jsonl or .parquet, or say format="csv" in files(...)',
+    )
+
+
+def _parquet_columns(path: Path) -> list[str]:
+    from pyarrow import ArrowException, parquet  # noqa: PLC0415 - only where such files arrive
+
+    try:
+        return list(parquet.read_schema(path).names)
+    except (OSError, ArrowException) as error:
+        raise FileUnreadable(
+            f"{path.name} is no Parquet file: {str(error).splitlines()[0]}",
+            where=str(path),
+            remedy="take the file out of the landing folder, or write it again",
+        ) from error
+
+
 def read_header(root: Path, file: LandedFile, source: Files) -> tuple[tuple[str, ...], str]:
     """A CSV file's columns in its own order, as declared names ("" for one to leave out), and its first line as it is."""
     path = root / file.path
     try:
-        with path.open("rb") as handle:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as handle:
             line = handle.readline(_HEADER_BYTES)
-    except OSError as error:
+    except (OSError, EOFError) as error:
         raise unreadable(path, error) from error
     if not line.strip():
         if file.size:
@@ -133,10 +171,10 @@ def require_unchanged(root: Path, files: Iterable[LandedFile]) -> None:
             )
 
 
-def unreadable(path: Path, error: OSError) -> FileUnreadable:
+def unreadable(path: Path, error: OSError | EOFError) -> FileUnreadable:
     """The error for a file that the operating system will not give."""
     return FileUnreadable(
-        f"cannot read {path.name}: {error.strerror or error}",
+        f"cannot read {path.name}: {getattr(error, 'strerror', None) or error}",
         where=str(path),
         remedy="give this user read permission, or take the file out of the landing folder",
     )

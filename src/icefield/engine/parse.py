@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 #: A longer line is not parsed; this much of it is kept, with its length and hash.
 LINE_LIMIT = 1 << 20
+#: Columns of icefield's own that travel with a row through the author's function.
 ORIGIN, PROBLEM = "_icefield", "_icefield_problem"
+#: The problem of a line that reads like its file's header; the first line of a file is one.
+HEADER = "header"
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def csv_fields(lines: DataFrame, source: Files, header: Sequence[str]) -> DataFrame:
     """Adds `_fields`, the cells of each line as text (NULL where empty), and `_count`, how many there were."""
     separator, quote = source.options.get("sep", ","), source.options.get("quote", '"')
-    pattern = _sql_text(re.escape(separator))
+    pattern, sign = _sql_text(re.escape(separator)), _sql_text(quote)
     names = [f"c{index}" for index in range(len(header))]
     schema = ", ".join(f"{name} STRING" for name in names) + ", bad STRING"
     options = {"sep": separator, "quote": quote, "escape": quote, "columnNameOfCorruptRecord": "bad", "maxCharsPerColumn": "-1"}
@@ -36,8 +39,8 @@ def csv_fields(lines: DataFrame, source: Files, header: Sequence[str]) -> DataFr
     cells = F.array(*(F.col("_quoted")[name] for name in names))
     # Almost every line has no quote in it, and splitting is half the price of a CSV parser.
     return (
-        lines.withColumn("_quoted", F.when(F.instr("value", quote) > 0, quoted))
-        .withColumn("_fields", F.expr(f"split(value, {pattern})"))
+        lines.withColumn("_quoted", F.when(F.expr(f"octet_length(value) <= {LINE_LIMIT} AND instr(value, {sign}) > 0"), quoted))
+        .withColumn("_fields", F.expr(f"CASE WHEN octet_length(value) <= {LINE_LIMIT} THEN split(value, {pattern}) END"))
         .withColumn("_fields", F.when(F.col("_quoted").isNull(), F.col("_fields")).when(F.col("_quoted.bad").isNull(), cells))
         .drop("_quoted")
     )
@@ -52,47 +55,79 @@ def csv_cells(header: Sequence[str], columns: Sequence[Column]) -> dict[str, str
     }
 
 
+def json_fields(lines: DataFrame, source: Files) -> DataFrame:
+    """Adds `_json`, the fields of each line as text; numbers and nested values as JSON writes them."""
+    schema = ", ".join(f"`{column.name}` STRING" for column in source.schema) + ", bad STRING"
+    short = F.when(F.expr(f"octet_length(value) <= {LINE_LIMIT}"), F.col("value"))
+    return lines.withColumn("_json", F.from_json(short, schema, {"columnNameOfCorruptRecord": "bad", "mode": "PERMISSIVE"}))
+
+
+def json_cells(source: Files) -> dict[str, str]:
+    """For each declared column, the SQL that gives its field as text, under whichever of its names it has."""
+    cells = {}
+    for column in source.schema:
+        former = [f"get_json_object(value, {_sql_text(f'$.{name}')})" for name in source.aliases.get(column.name, ())]
+        own = f"_json.`{column.name}`"
+        cells[column.name] = f"coalesce({', '.join([own, *former])})" if former else own
+    return cells
+
+
+def known_names(source: Files) -> str:
+    """SQL array of every name a field may have."""
+    names = [name for column in source.schema for name in (column.name, *source.aliases.get(column.name, ()))]
+    return f"array({', '.join(_sql_text(name) for name in names)})"
+
+
 def typed(cell: str, column: Column) -> Expression:
     """A cell as a value of its type, NULL where it is none."""
-    return F.expr(cell if column.type == "STRING" else f"try_cast({cell} AS {column.type})").alias(column.name)
+    return F.expr(cell if column.type == "STRING" else _value(cell, column.type)).alias(column.name)
 
 
-def problem(columns: Sequence[Column], cells: dict[str, str], fields: int) -> Expression:
-    """Why a line is malformed, NULL where it is not; the first reason counts."""
+def line_problem() -> Expression:
+    """What is wrong with a line before it is cut into fields."""
     found = F.when(F.expr(f"octet_length(value) > {LINE_LIMIT}"), F.expr(_too_long()))
-    found = found.when(F.expr("NOT is_valid_utf8(value)"), F.lit("malformed: the line is not UTF-8"))
-    found = found.when(F.expr("_fields IS NULL"), F.lit("malformed: quotes or number of fields are wrong"))
-    found = found.when(
-        F.expr(f"size(_fields) <> {fields}"), F.expr(f"concat('malformed: ', size(_fields), ' fields instead of {fields}')")
-    )
+    return found.when(F.expr("NOT is_valid_utf8(value)"), F.lit("malformed: the line is not UTF-8"))
+
+
+def cell_problems(found: Expression, columns: Sequence[Column], cells: dict[str, str]) -> Expression:
+    """Why a line is malformed, NULL where it is not; the first reason counts."""
     for column in columns:
         if column.type != "STRING":
             told = f"malformed: {column.name} is no {column.type}"
             found = found.when(F.expr(_does_not_fit(cells[column.name], column.type)), F.lit(told))
-    return found.alias(PROBLEM)
+    return found
+
+
+def _value(cell: str, kind: str) -> str:
+    if kind.startswith(("STRUCT", "ARRAY", "MAP")):
+        return f"from_json({cell}, {_sql_text(kind)})"
+    return f"try_cast({cell} AS {kind})"
 
 
 def _does_not_fit(cell: str, kind: str) -> str:
     """SQL that is TRUE where a cell's text does not denote exactly one value of the type."""
-    unreadable = f"try_cast({cell} AS {kind}) IS NULL"
-    lossy = "false"
+    unreadable = f"{_value(cell, kind)} IS NULL OR {cell} <> trim({cell})"
+    return f"({cell}) IS NOT NULL AND ({unreadable} OR coalesce({_loses(cell, kind)}, true))"
+
+
+def _loses(cell: str, kind: str) -> str:
+    """SQL that is TRUE where a cast would succeed, but give another value than the text says."""
     if kind == "TIMESTAMP":
         # A cast alone would take `2026` for a day, `12:30` for a time of today, and cut a seventh decimal off.
-        lossy = (
-            f"substring(ltrim({cell}), 5, 1) <> '-' OR length({cell}) < 10"
-            f" OR (length({cell}) > 26 AND {cell} RLIKE '[.][0-9]{{7,}}')"
-        )
-    elif kind == "DATE":
-        lossy = f"length(trim({cell})) NOT BETWEEN 8 AND 10"
-    elif match := _DECIMAL.fullmatch(kind):
+        short = f"substring({cell}, 5, 1) <> '-' OR length({cell}) < 10"
+        return f"{short} OR (length({cell}) > 26 AND {cell} RLIKE '[.][0-9]{{7,}}')"
+    if kind == "DATE":
+        return f"length({cell}) NOT BETWEEN 8 AND 10"
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"NOT (abs(try_cast({cell} AS DOUBLE)) < double('Infinity'))"  # NaN is greater than all
+    if match := _DECIMAL.fullmatch(kind):
         precision, scale = int(match.group(1)), int(match.group(2))
         wide = f"DECIMAL(38,{38 - (precision - scale)})"
         # Only a cell with more than `scale` characters behind its point can lose anything.
-        lossy = (
-            f"length({cell}) - locate('.', {cell}) > {scale}"
-            f" AND (length({cell}) > 38 OR try_cast({cell} AS {wide}) <> try_cast({cell} AS {kind}))"
-        )
-    return f"({cell}) IS NOT NULL AND ({unreadable} OR coalesce({lossy}, true))"
+        more = f"length({cell}) - locate('.', {cell}) > {scale}"
+        other = f"length({cell}) > 38 OR try_cast({cell} AS {wide}) <> try_cast({cell} AS {kind})"
+        return f"locate('e', lower({cell})) > 0 OR ({more} AND ({other}))"
+    return "false"
 
 
 def _too_long() -> str:

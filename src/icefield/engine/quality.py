@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from icefield.declare import Unique
 from icefield.engine import intake
-from icefield.engine.parse import ORIGIN, PROBLEM
+from icefield.engine.parse import HEADER, ORIGIN, PROBLEM
 from icefield.engine.tables import quoted, text
 from icefield.errors import RowsLost
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from icefield.engine.intake import Landed
     from icefield.graph import Node
 
-REASONS, FATE = "_icefield_reasons", "_icefield_fate"
+REASONS, FATE, LINE = "_icefield_reasons", "_icefield_fate", "_icefield_line"
 _IDENTITY = ("arrival", "block", "row")
 SPLITTING = ("quarantine", "drop")
 
@@ -67,21 +67,21 @@ def split(node: Node, output: DataFrame, landed: Landed | None, old: DataFrame |
     """Splits the rows that a table's function gave; `old` are the rows already in the table."""
     row_checks, unique_checks = splitting(node)
     passing = output.where(_all_hold(row_checks)) if row_checks else output
-    result = Split(good=passing)
-    losers: list[DataFrame] = []
-    if unique_checks:
-        for number, check in enumerate(unique_checks):
-            found = _duplicates(check, result.good, old, scratch / f"unique-{number}", result)
-            if found is not None:
-                losers.append(found)
-                result.good = _without(result.good, found)
-    elif landed is not None or row_checks:
-        result.passed = passing.count()
-    bad = _bad_rows(node, output, row_checks, losers, landed)
+    late, remaining = [], passing
+    for number, check in enumerate(unique_checks):
+        late.append(_late(check, remaining, old, scratch / f"suspects-{number}"))
+        remaining = _without(remaining, late[-1])
+    result = Split(good=passing, passed=passing.count())
+    bad = _bad_rows(output, row_checks, late, landed)
     if bad is not None:
+        bad = _placed(bad, landed)
         bad.write.mode("overwrite").parquet(str(scratch / "bad"))
         result.bad = output.sparkSession.read.schema(bad.schema).parquet(str(scratch / "bad"))
-        _count(result)
+        _count(result, result.bad)
+    result.duplicates = sum(result.failures.get(check.name, 0) for check in unique_checks)
+    if result.duplicates:
+        names = ", ".join(text(check.name) for check in unique_checks)
+        result.good = _without(passing, result.bad.where(f"{REASONS}[0] IN ({names})"))  # type: ignore[union-attr]
     return result
 
 
@@ -92,30 +92,23 @@ def _all_hold(checks: tuple[RowCheck, ...]) -> str:
 # -- unique
 
 
-def _duplicates(check: Unique, rows: DataFrame, old: DataFrame | None, scratch: Path, result: Split) -> DataFrame | None:
-    """The rows that came later than another with the same key, or None; also counts the rows, in the same pass."""
+def _late(check: Unique, rows: DataFrame, old: DataFrame | None, scratch: Path) -> DataFrame:
+    """The rows that came later than another with the same key; a row with a NULL in its key repeats nothing."""
     keys = [quoted(column) for column in check.columns]
-    counted = rows.groupBy(*keys).count()
     has_key = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-    suspects = counted.where(f"`count` > 1 AND {has_key}").select(*keys, F.lit(False).alias("_known"))  # noqa: FBT003
+    repeated = rows.where(has_key).groupBy(*keys).count().where("`count` > 1")
+    suspects = repeated.select(*keys, F.lit(False).alias("_known"))  # noqa: FBT003
     if old is not None:
         fresh = rows.where(has_key).select(*keys).distinct()
         known = old.select(*keys).join(F.broadcast(fresh), list(check.columns), "left_semi").distinct()
-        suspects = suspects.unionByName(known.select(*keys, F.lit(True).alias("_known")))  # noqa: FBT003
-    suspects.groupBy(*keys).agg(F.max("_known").alias("_known")).write.mode("overwrite").parquet(str(scratch))
-    if result.passed is None:
-        result.passed = counted.agg(F.sum("count")).first()[0] or 0
-    stored = rows.sparkSession.read.parquet(str(scratch))
-    if stored.isEmpty():
-        return None
+        both = suspects.unionByName(known.select(*keys, F.lit(True).alias("_known")))  # noqa: FBT003
+        suspects = both.groupBy(*keys).agg(F.max("_known").alias("_known"))
+    suspects.write.mode("overwrite").parquet(str(scratch))
+    stored = rows.sparkSession.read.schema(suspects.schema).parquet(str(scratch))
     arrival = Window.partitionBy(*keys).orderBy(*(f"{ORIGIN}.{part}" for part in _IDENTITY))
     ranked = rows.join(F.broadcast(stored), list(check.columns)).withColumn("_nth", F.row_number().over(arrival))
-    late = ranked.where("_known OR _nth > 1").drop("_known", "_nth").select(*rows.columns)
-    reason = F.array(F.lit(check.name)).alias(REASONS)
-    late.select("*", reason, F.lit(check.otherwise).alias(FATE)).write.mode("overwrite").parquet(str(scratch) + "-late")
-    found = rows.sparkSession.read.parquet(str(scratch) + "-late")
-    result.duplicates += found.count()
-    return found
+    late = ranked.where("_known OR _nth > 1").select(*(quoted(column) for column in rows.columns))
+    return late.select("*", F.array(F.lit(check.name)).alias(REASONS), F.lit(check.otherwise).alias(FATE))
 
 
 def _without(rows: DataFrame, losers: DataFrame) -> DataFrame:
@@ -128,9 +121,9 @@ def _without(rows: DataFrame, losers: DataFrame) -> DataFrame:
 
 
 def _bad_rows(
-    node: Node, output: DataFrame, checks: tuple[RowCheck, ...], losers: list[DataFrame], landed: Landed | None
+    output: DataFrame, checks: tuple[RowCheck, ...], late: list[DataFrame], landed: Landed | None
 ) -> DataFrame | None:
-    frames = list(losers)
+    frames = list(late)
     if checks:
         failing = output.where(f"NOT ({_all_hold(checks)})")
         frames.append(failing.select("*", F.expr(_reasons(checks)).alias(REASONS), F.expr(_fate(checks)).alias(FATE)))
@@ -138,7 +131,18 @@ def _bad_rows(
         frames.append(_malformed(landed, output))
     if not frames:
         return None
-    return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+    bad = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+    given = [column for column in output.columns if column not in bad.columns]
+    return bad.withColumns({column: F.lit(None).cast(output.schema[column].dataType) for column in given})
+
+
+def _placed(bad: DataFrame, landed: Landed | None) -> DataFrame:
+    """Adds the physical line, and tells a file's own header from a line that only reads like it."""
+    if landed is None or ORIGIN not in bad.columns:
+        return bad
+    placed = intake.with_line(bad, landed.line_offsets(), LINE).where(f"NOT ({REASONS}[0] = '{HEADER}' AND {LINE} = 1)")
+    again = F.array(F.lit("malformed: the header line again"))
+    return placed.withColumn(REASONS, F.when(F.col(REASONS)[0] == HEADER, again).otherwise(F.col(REASONS)))
 
 
 def _reasons(checks: tuple[RowCheck, ...]) -> str:
@@ -152,39 +156,37 @@ def _fate(checks: tuple[RowCheck, ...]) -> str:
 
 
 def _malformed(landed: Landed, output: DataFrame) -> DataFrame:
-    """Lines that never reached the function, with as much of them as could be read."""
-    here = [column for column in output.columns if column in landed.problems.columns]
+    """Lines that never reached the function; a line that cannot be read has no values, only its bytes."""
+    known = [ORIGIN, *(name for name in landed.provenance if name in output.columns)]
     reasons = F.array(F.col(PROBLEM)).alias(REASONS)
-    return landed.problems.select(*(quoted(column) for column in here), reasons, F.lit("quarantine").alias(FATE))
+    return landed.problems.select(*(quoted(name) for name in known), reasons, F.lit("quarantine").alias(FATE))
 
 
-def _count(result: Split) -> None:
-    assert result.bad is not None
-    reason = F.explode(REASONS).alias("reason")
-    for row in result.bad.select(reason, FATE).where(f"reason <> '{intake.HEADER}'").groupBy("reason").count().collect():
-        result.failures[row["reason"]] = row["count"]
-    rows = result.bad.where(f"{REASONS}[0] <> '{intake.HEADER}'").groupBy(FATE).count().collect()
-    fates = {row[FATE]: row["count"] for row in rows}
-    result.quarantined, result.dropped = fates.get("quarantine", 0), fates.get("drop", 0)
+def _count(result: Split, bad: DataFrame) -> None:
+    """Counts every reason and both fates, from the rows that were set aside."""
+    short = F.transform(REASONS, lambda reason: F.element_at(F.split(reason, ": "), 1))
+    grouped = bad.groupBy(short.alias("reasons"), FATE).count()
+    for row in grouped.collect():
+        for reason in row["reasons"]:
+            result.failures[reason] = result.failures.get(reason, 0) + row["count"]
+        if row[FATE] == "quarantine":
+            result.quarantined += row["count"]
+        else:
+            result.dropped += row["count"]
 
 
-def quarantine_rows(split: Split, landed: Landed | None, run: str, started_ms: int) -> DataFrame | None:
+def quarantine_rows(split: Split, run: str, started_ms: int) -> DataFrame | None:
     """What goes to quarantine: the row, its bytes, why, by which run, and where it came from."""
     if split.bad is None:
         return None
     waiting = split.bad.where(f"{FATE} = 'quarantine'")
     own = [column for column in waiting.columns if not column.startswith("_icefield")]
     has_origin = ORIGIN in waiting.columns
-    if landed is not None and has_origin:
-        waiting = intake.with_line(waiting, landed.line_offsets(), "_icefield_line")
-        waiting = waiting.where(f"NOT ({REASONS}[0] = '{intake.HEADER}' AND _icefield_line = 1)")
-        again = F.array(F.lit("malformed: the header line again"))
-        waiting = waiting.withColumn(REASONS, F.when(F.col(REASONS)[0] == intake.HEADER, again).otherwise(F.col(REASONS)))
     told = {
         "raw": F.col(f"{ORIGIN}.raw") if has_origin else F.lit(None).cast("binary"),
         "reasons": F.col(REASONS),
         "run": F.lit(run),
-        "line": F.col("_icefield_line") if landed is not None and has_origin else F.lit(None).cast("bigint"),
+        "line": F.col(LINE) if LINE in waiting.columns else F.lit(None).cast("bigint"),
         "arrival": F.col(f"{ORIGIN}.arrival") if has_origin else F.lit(None).cast("bigint"),
         "quarantined_at": F.timestamp_millis(F.lit(started_ms)),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from icefield.engine.archive import ArchiveUse, forget_archives, use_archive
 from icefield.engine.jars import Progress, cache_folder, ensure_jars
 from icefield.engine.java import find_java
 from icefield.engine.jvm import Jvm, class_path, is_local, start_jvm
-from icefield.errors import IcefieldError, SessionError
+from icefield.errors import SessionError
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
@@ -124,6 +125,7 @@ def _cores() -> int:
 
 
 def _start(conf: dict[str, str], log: Path, progress: Progress | None) -> _Live:
+    _refuse_a_foreign_session()
     java = find_java()
     jars = ensure_jars(progress=progress)
     archives = cache_folder() / "classes"
@@ -131,29 +133,45 @@ def _start(conf: dict[str, str], log: Path, progress: Progress | None) -> _Live:
     if not is_local(conf):
         conf = conf | {"spark.jars": ",".join([*filter(None, [conf.get("spark.jars")]), *map(str, jars)])}
     use = use_archive(java, classes, archives)
+    jvm = start_jvm(java=java, classes=classes, conf=conf, log=log, archive=use)
     try:
-        return _connect(start_jvm(java=java, classes=classes, conf=conf, log=log, archive=use), conf)
+        gateway = _gateway(jvm)
     except SessionError:
         if not use.flags:
             raise
-        # The archive is the one part that is not pinned: without it, the start must succeed or the fault is elsewhere.
+        # The class archive is the one part that is not pinned. If Java starts without it, the archive was at fault.
+        jvm = start_jvm(java=java, classes=classes, conf=conf, log=log, archive=ArchiveUse())
+        gateway = _gateway(jvm)
         forget_archives(archives)
-        return _connect(start_jvm(java=java, classes=classes, conf=conf, log=log, archive=ArchiveUse()), conf)
+    return _connect(jvm, gateway, conf)
 
 
-def _connect(jvm: Jvm, conf: Mapping[str, str]) -> _Live:
+def _gateway(jvm: Jvm) -> ClientServer:
     try:
         # Imported here, while the JVM starts beside us: at the top of the module they would come before it.
-        from pyspark import SparkConf, SparkContext
-        from pyspark.sql import SparkSession
+        import pyspark.sql  # noqa: F401
+        from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+        from py4j.java_gateway import java_import
 
-        if SparkContext._active_spark_context is not None:
-            raise SessionError(
-                "This process already has a Spark session that icefield did not start.",
-                where=f"application {SparkContext._active_spark_context.appName!r}",
-                remedy="call .stop() on it first: the session has to be started with Iceberg's jars and extensions",
-            )
-        gateway = _gateway(jvm)
+        port, secret = jvm.connection()
+        gateway = ClientServer(
+            java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
+            python_parameters=PythonParameters(port=0, eager_load=False),
+        )
+        gateway.proc = jvm.process
+        for name in GATEWAY_IMPORTS:
+            java_import(gateway.jvm, name)
+    except BaseException:
+        jvm.kill()
+        raise
+    return gateway
+
+
+def _connect(jvm: Jvm, gateway: ClientServer, conf: Mapping[str, str]) -> _Live:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    try:
         SparkContext._ensure_initialized(gateway=gateway)
         spark_conf = SparkConf(_jvm=gateway.jvm)
         for key, value in {"spark.sql.warehouse.dir": str(jvm.scratch / "warehouse"), **conf}.items():
@@ -162,7 +180,7 @@ def _connect(jvm: Jvm, conf: Mapping[str, str]) -> _Live:
     except BaseException as error:
         jvm.kill()
         _forget_gateway()
-        if isinstance(error, IcefieldError) or not isinstance(error, Exception):
+        if not isinstance(error, Exception):
             raise
         raise SessionError(
             f"Spark did not start: {_first_line(error)}",
@@ -173,19 +191,16 @@ def _connect(jvm: Jvm, conf: Mapping[str, str]) -> _Live:
     return _Live(spark=spark, jvm=jvm, conf=conf)
 
 
-def _gateway(jvm: Jvm) -> ClientServer:
-    from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
-    from py4j.java_gateway import java_import
-
-    port, secret = jvm.connection()
-    gateway = ClientServer(
-        java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
-        python_parameters=PythonParameters(port=0, eager_load=False),
-    )
-    gateway.proc = jvm.process
-    for name in GATEWAY_IMPORTS:
-        java_import(gateway.jvm, name)
-    return gateway
+def _refuse_a_foreign_session() -> None:
+    # Asked of the modules that are loaded: importing pyspark here would delay the JVM.
+    pyspark = sys.modules.get("pyspark")
+    context = pyspark.SparkContext._active_spark_context if pyspark else None
+    if context is not None:
+        raise SessionError(
+            "This process already has a Spark session that icefield did not start.",
+            where=f"application {context.appName!r}",
+            remedy="call .stop() on it first: the session has to be started with Iceberg's jars and extensions",
+        )
 
 
 def _forget_gateway() -> None:

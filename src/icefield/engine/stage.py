@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from icefield.declare import Append, Files
+from icefield.declare import Files
 from icefield.engine import intake, quality
 from icefield.engine.analyse import needs_line, visible
-from icefield.engine.landing import Intake, digest, read_header, require_unchanged, sha256
+from icefield.engine.landing import digest, require_unchanged, sha256, take
 from icefield.failpoint import failpoint
 from icefield.graph.state import LandedFile, TableState, Version
 from icefield.lake import metadata as meta
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from icefield.engine.intake import Landed
+    from icefield.engine.landing import Intake
     from icefield.engine.quality import Split
     from icefield.engine.tables import Tables
     from icefield.graph import Node
     from icefield.graph.state import Arrivals
     from icefield.plan import Step
-
-MALFORMED = "malformed"
 
 
 def quarantine_of(table: str) -> str:
@@ -78,7 +77,7 @@ class Stage:
         split = self._split(node, step, state, output, landed)
         failpoint("stage.before-write", node.name)
         self._write(node, step, split)
-        touched = (node.name, *self._write_quarantine(node, step, split, landed))
+        touched = (node.name, *self._write_quarantine(node, step, split))
         failpoint("stage.written", node.name)
         if intakes is not None:
             require_unchanged(self.root, [taken.file for taken in intakes])
@@ -121,8 +120,7 @@ class Stage:
             known = before.get(file.path)
             order, taken_ms = (known.order, known.taken_ms) if known else (following, self.started_ms)
             following += known is None
-            header, line = read_header(self.root, file, source)
-            found.append(Intake(file=file, arrival=order, taken_ms=taken_ms, header=header, header_line=line))
+            found.append(take(self.root, file, source, arrival=order, taken_ms=taken_ms))
         return sorted(found, key=lambda taken: taken.arrival)
 
     @staticmethod
@@ -159,8 +157,8 @@ class Stage:
         nothing = split.passed is not None and split.passed == split.duplicates
         self._replace_or_append(node.name, rows, node, step, node.comment, nothing=nothing)
 
-    def _write_quarantine(self, node: Node, step: Step, split: Split, landed: Landed | None) -> tuple[str, ...]:
-        waiting = quality.quarantine_rows(split, landed, self.run, self.started_ms)
+    def _write_quarantine(self, node: Node, step: Step, split: Split) -> tuple[str, ...]:
+        waiting = quality.quarantine_rows(split, self.run, self.started_ms)
         name = quarantine_of(node.name)
         replaced = step.action != "append" and name in self.tables.branch.base
         if waiting is None or not (split.quarantined or replaced):
@@ -305,5 +303,3 @@ def same_rows(one: DataFrame, other: DataFrame, volatile: tuple[str, ...]) -> bo
 
     return digest_of(one) == digest_of(other)
 
-
-__all__ = ["Append", "Stage", "Staged", "quarantine_of", "same_rows"]

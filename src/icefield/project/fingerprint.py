@@ -10,7 +10,6 @@ from icefield.declare import Check, Column, RowCheck, Source, Table, Unique
 from icefield.project.meaning import Code, Meaning
 
 if TYPE_CHECKING:
-
     from icefield.graph import Edge
 
 VERSION = 1

@@ -23,12 +23,16 @@ NO_SESSION = "SESSION_OR_CONTEXT_NOT_EXISTS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What the files declared, and which files were read to know it."""
+    """What the files declared, in modules that live until the package is unloaded."""
 
     package: Package
     tables: tuple[Table, ...]
-    files: tuple[Path, ...]
-    settings: dict[str, object]
+    queries: frozenset[str]
+
+    def files(self) -> tuple[Path, ...]:
+        """Every file read so far; fingerprints may import more, so ask after taking them."""
+        modules = self.package.modules().values()
+        return tuple(sorted({Path(m.__file__) for m in modules if m.__file__} | {Path(q) for q in self.queries}))
 
 
 def load(config: Config) -> Loaded:
@@ -42,15 +46,7 @@ def load(config: Config) -> Loaded:
     except BaseException:
         package.unload()
         raise
-    modules = package.modules()
-    ship_by_value(modules)
-    read = {Path(module.__file__) for module in modules.values() if module.__file__} | registry.files
-    return Loaded(
-        package=package,
-        tables=tuple(registry.tables),
-        files=tuple(sorted(read)),
-        settings=dict(registry.used_settings),
-    )
+    return Loaded(package=package, tables=tuple(registry.tables), queries=frozenset(registry.files))
 
 
 def ship_by_value(modules: dict[str, ModuleType]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import dis
 import enum
 import functools
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from icefield.declare import Location, Query
 from icefield.declare.settings import setting
 from icefield.errors import InvalidSetting
+from icefield.project.modules import PREFIX
 from icefield.project.syntax import (
     attributes_of,
     class_named,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 SCALARS = (bool, int, float, complex, str, bytes, Decimal, date, time, timedelta, tzinfo, range, slice)
 # What functools.wraps copies, and what Python itself keeps on functions.
 _NOT_STATE = frozenset({"__wrapped__", "__signature__", "__type_params__"})
+_NOT_CLASS = frozenset({"__module__", "__doc__", "__firstlineno__", "__static_attributes__"})
 
 
 class Code:
@@ -48,6 +49,10 @@ class Code:
     def owns(self, file: str) -> bool:
         """Whether a file belongs to the project itself, not to an environment inside of its folder."""
         return Path(file).is_relative_to(self.root) and "site-packages" not in Path(file).parts
+
+    def neutral(self, text: str) -> str:
+        """A text without what differs between loads and folders: the modules' unique names, the project's place."""
+        return re.sub(rf"\b{PREFIX}\d+", "project", text.replace(str(self.root), "<project>"))
 
     def tree(self, file: str) -> ast.Module:
         """The syntax tree of one of its files."""
@@ -72,11 +77,11 @@ class Meaning:
         if isinstance(value, enum.Enum):
             return ["enum", self.of(type(value)), value.name]
         if isinstance(value, PurePath):
-            return ["path", value.as_posix()]
+            return ["path", self.code.neutral(value.as_posix())]
         if isinstance(value, re.Pattern):
             return ["pattern", self.of(value.pattern), value.flags]
         if isinstance(value, SCALARS) and type(value).__module__ in ("builtins", "decimal", "datetime", "zoneinfo"):
-            return [type(value).__name__, repr(value)]
+            return [type(value).__name__, self.code.neutral(repr(value))]
         if isinstance(value, list | tuple) and type(value) in (list, tuple):
             return [type(value).__name__, *(self.of(item) for item in value)]
         if isinstance(value, dict):
@@ -120,7 +125,9 @@ class Meaning:
         if not self.code.owns(function.__code__.co_filename):
             wrapped = getattr(function, "__wrapped__", None)
             inside = self.of(wrapped) if wrapped is not None else self._closure(function)
-            return ["library", function.__module__, function.__qualname__, inside, *told]
+            # Not __module__ and __qualname__: functools.wraps copies those of the function inside.
+            module = str(function.__globals__.get("__name__"))
+            return ["library", module, function.__code__.co_qualname, inside, *told]
         node = definition_of(function.__code__, self.code.tree(function.__code__.co_filename))
         if node is None:  # made by exec: its instructions are all there is
             return ["code", repr(function.__code__.co_code), repr(function.__code__.co_consts)]
@@ -164,11 +171,16 @@ class Meaning:
     def _class(self, cls: type) -> Any:
         module = sys.modules.get(cls.__module__)
         if module is None or not self._is_own_module(module) or not module.__file__:
-            return ["class", cls.__module__, cls.__qualname__]
+            return ["class", self.code.neutral(cls.__module__), cls.__qualname__]
         node = class_named(cls.__qualname__, self.code.tree(module.__file__))
+        if node is None:  # made by a call, as by namedtuple: its plain attributes are what it was made of
+            plain = {
+                n: v for n, v in sorted(vars(cls).items()) if isinstance(v, (str, int, tuple)) and n not in _NOT_CLASS
+            }
+            return ["made", cls.__qualname__, self.of(plain)]
         methods = [value for _, value in sorted(vars(cls).items()) if self._is_own_function(value)]
         bases = [self.of(base) for base in cls.__bases__]
-        return ["class", dump(node) if node else cls.__qualname__, bases, [self.of(_plain(m)) for m in methods]]
+        return ["class", dump(node), bases, [self.of(_plain(m)) for m in methods]]
 
     def _module(self, module: ModuleType) -> Any:
         """A module used as a whole: all of its text, and what it takes from the project's other modules."""
@@ -184,7 +196,7 @@ class Meaning:
     def _state(self, value: object) -> Any:
         if is_dataclass(value) and not isinstance(value, type):
             return [[f.name, self.of(getattr(value, f.name, None))] for f in fields(value) if f.compare]
-        if hasattr(value, "__dict__"):
+        if type(value).__reduce__ is object.__reduce__ and hasattr(value, "__dict__"):
             return [[name, self.of(item)] for name, item in sorted(vars(value).items())]
         try:
             reduced = value.__reduce_ex__(2)
@@ -214,4 +226,4 @@ def _globals_in(code: CodeType) -> set[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             found |= _globals_in(constant)
-    return {name for name in found if name not in vars(builtins) or name == "__import__"}
+    return found - {"__builtins__", "__spec__", "__loader__"}

@@ -37,7 +37,7 @@ def open_project(path: Path | str = ".", profile: str | None = None) -> Project:
         loaded = _load(config)
         try:
             graph = _graph_of(loaded, config)
-            write_graph(config, graph, loaded.files)
+            write_graph(config, graph, loaded.files())
         finally:
             loaded.package.unload()
     return Project(root=config.root, name=config.name, profile=config.profile, graph=graph)
@@ -47,6 +47,8 @@ def load_functions(project: Project) -> dict[str, Callable[..., Any]]:
     """Import the author's files and give the function of each table; refused if they changed since the plan."""
     config = read_config(project.root, project.profile.name)
     loaded = _load(config)
+    from icefield.project.load import ship_by_value
+
     for name, node in _graph_of(loaded, config).nodes.items():
         opened = project.graph.nodes.get(name)
         if opened is None or opened.fingerprint != node.fingerprint:
@@ -55,6 +57,7 @@ def load_functions(project: Project) -> dict[str, Callable[..., Any]]:
                 where=str(node.location),
                 remedy="run the command again: it then works with the files as they are now",
             )
+    ship_by_value(loaded.package.modules())
     return {table.name: table.function for table in loaded.tables}
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 _SKIPPED = frozenset({"ctx", "type_comment", "type_ignores", "type_params", "annotation", "returns", "kind"})
-_SQL = re.compile(r"(?P<kept>'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`)|--[^\n]*|/\*.*?\*/|\s+", re.DOTALL)
+_SQL = re.compile(r"(?P<kept>'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`)|(?:--[^\n]*|/\*.*?\*/|\s)+", re.DOTALL)
 
 
 def definition_of(code: CodeType, tree: ast.Module) -> ast.AST | None:

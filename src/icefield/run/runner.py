@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from icefield.engine.audit import CheckResult
     from icefield.engine.stage import Stage, Staged
     from icefield.graph.state import TableState
-    from icefield.lake.embedded import DeadRun
     from icefield.plan import Step
     from icefield.project import Project
     from icefield.run.events import Listener, Phase

@@ -1,0 +1,63 @@
+"""A project's Python UDFs run in Spark's workers, which cannot import its modules by their names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from icefield.project import load_functions, open_project
+
+if TYPE_CHECKING:
+    from .conftest import Write
+
+TABLES = """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import IntegerType
+    from icefield import files, table
+    import helpers
+    from helpers import twice
+
+    STEP = 3
+
+    @F.udf(IntegerType())
+    def stepped(value):
+        return twice(value) + helpers.OFFSET + STEP
+
+    @table("a.t", source=files("*.csv", schema="i INT"))
+    def t(rows):
+        return rows.select(stepped("i").alias("i"))
+    """
+HELPERS = """
+    OFFSET = 100
+    def twice(value):
+        return 2 * value
+    """
+
+
+def test_a_udf_that_uses_other_modules_of_the_project_runs_in_a_worker(write: Write) -> None:
+    toml = '[project]\ntables = ["t.py"]\n'
+    root = write(**{"t.py": TABLES, "helpers.py": HELPERS, "icefield.toml": toml})
+    function = load_functions(open_project(root))["a.t"]
+    running = SparkSession.getActiveSession()
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        assert [row.i for row in function(spark.createDataFrame([(1,), (5,)], "i INT")).collect()] == [105, 113]
+    finally:
+        if running is None:
+            spark.stop()
+
+
+def test_a_udf_is_part_of_the_fingerprint_with_all_it_uses(write: Write) -> None:
+    toml = '[project]\ntables = ["t.py"]\n'
+
+    def printed(tables: str, helpers: str) -> str:
+        root = write(**{"t.py": tables, "helpers.py": helpers, "icefield.toml": toml})
+        return open_project(root).graph["a.t"].fingerprint
+
+    base = printed(TABLES, HELPERS)
+    assert printed(TABLES.replace("STEP = 3", "STEP = 4"), HELPERS) != base
+    assert printed(TABLES.replace("IntegerType", "LongType"), HELPERS) != base
+    assert printed(TABLES, HELPERS.replace("100", "101")) != base
+    assert printed(TABLES, HELPERS.replace("2 * value", "value * 2")) != base
+    assert printed(TABLES, HELPERS) == base
