@@ -140,7 +140,7 @@ def write(db: duckdb.DuckDBPyConnection, out: Path, layer: str, name: str, query
 
 
 def main(landing: Path, out: Path) -> None:
-    db = duckdb.connect(config={"TimeZone": "UTC", "preserve_insertion_order": False})
+    db = duckdb.connect(config={"preserve_insertion_order": False})
     for layer in ("bronze", "silver", "gold"):
         db.execute(f"CREATE SCHEMA {layer}")
     for feed, (system, columns) in FEEDS.items():

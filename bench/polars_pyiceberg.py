@@ -120,9 +120,7 @@ def customer_sessions(events: pl.LazyFrame) -> pl.LazyFrame:
     visits = events.group_by("customer_id", "session_id").agg(
         c("event_timestamp").min().alias("session_start"),
         c("event_timestamp").max().alias("session_end"),
-        (c("event_timestamp").max() - c("event_timestamp").min())
-        .dt.total_seconds()
-        .alias("session_duration_seconds"),
+        (c("event_timestamp").max() - c("event_timestamp").min()).dt.total_seconds().alias("session_duration_seconds"),
         pl.len().cast(pl.Int64).alias("event_count"),
         *[count(c("event_type") == kind, f"{kind}_count") for kind in ("view", "click", "add_to_cart", "purchase")],
     )
@@ -179,13 +177,17 @@ def customer_summary(sessions: pl.LazyFrame, payments: pl.LazyFrame, tickets: pl
         ),
         tickets.select("customer_id", tickets=1, active_at=c("created_at")),
     ]
-    totals = pl.concat(parts, how="diagonal").group_by("customer_id").agg(
-        total("sessions", "total_sessions"),
-        total("converted", "converted_sessions"),
-        total("orders", "total_orders"),
-        total("cents", "cents"),
-        total("tickets", "support_tickets_count"),
-        c("active_at").max().alias("last_activity_at"),
+    totals = (
+        pl.concat(parts, how="diagonal")
+        .group_by("customer_id")
+        .agg(
+            total("sessions", "total_sessions"),
+            total("converted", "converted_sessions"),
+            total("orders", "total_orders"),
+            total("cents", "cents"),
+            total("tickets", "support_tickets_count"),
+            c("active_at").max().alias("last_activity_at"),
+        )
     )
     vip = (c("cents") >= 100_000) & (c("total_orders") >= 3)
     at_risk = (c("total_orders") == 0) | (c("support_tickets_count") > c("total_orders"))
@@ -236,11 +238,15 @@ def product_summary(events: pl.LazyFrame, payments: pl.LazyFrame, snapshots: pl.
         payments.select("product_id", cents=pl.when(c("status") == "completed").then(cents("amount"))),
         snapshots.group_by("product_id", "warehouse_id").agg(newest.alias("stock")).drop("warehouse_id"),
     ]
-    totals = pl.concat(parts, how="diagonal").group_by("product_id").agg(
-        total("views", "product_views"),
-        total("purchases", "product_purchases"),
-        total("cents", "cents"),
-        total("stock", "current_stock_level"),
+    totals = (
+        pl.concat(parts, how="diagonal")
+        .group_by("product_id")
+        .agg(
+            total("views", "product_views"),
+            total("purchases", "product_purchases"),
+            total("cents", "cents"),
+            total("stock", "current_stock_level"),
+        )
     )
     return totals.select(
         "product_id",

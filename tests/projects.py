@@ -187,6 +187,12 @@ class Process:
             pass
         self.popen.wait()
 
+    def tell(self, text: str) -> None:
+        """Writes to the process's standard input."""
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(text)
+        self.popen.stdin.flush()
+
     def signal(self, number: int) -> None:
         os.kill(self.popen.pid, number)
 

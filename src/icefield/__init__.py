@@ -53,7 +53,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:  # PEP 562: Lake needs the whole product, declaring needs none of it
     if name == "Lake":
-        from icefield.api import Lake
+        from icefield.api import Lake  # noqa: PLC0415 - on first use only
 
         return Lake
     raise AttributeError(f"module 'icefield' has no attribute {name!r}")

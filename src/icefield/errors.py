@@ -242,6 +242,18 @@ class SchemaChanged(LakeError):
     code = "ICE-306"
 
 
+class LakeDamaged(LakeError):
+    """A file that the catalog names is gone or cannot be read."""
+
+    code = "ICE-307"
+
+
+class NothingPublished(LakeError):
+    """The lake was asked for as it was before its first publish."""
+
+    code = "ICE-308"
+
+
 class SourceError(IcefieldError):
     """What has arrived cannot be taken in."""
 
@@ -385,3 +397,51 @@ class UnknownSelector(CommandError):
     """A selector that names no table, tag or schema of the project."""
 
     code = "ICE-801"
+
+
+class QueryFailed(CommandError):
+    """A query that DuckDB cannot carry out."""
+
+    code = "ICE-802"
+
+
+class QueryRefused(CommandError):
+    """Something given to `icefield sql` that is not one query over the lake."""
+
+    code = "ICE-803"
+
+
+class NoSuchTable(CommandError):
+    """A table was asked for that the lake does not have."""
+
+    code = "ICE-804"
+
+
+class MissingPackage(CommandError):
+    """An optional package that the call needs is not installed."""
+
+    code = "ICE-805"
+
+
+class UnknownFormat(CommandError):
+    """A result is to be written to a kind of file that icefield does not write."""
+
+    code = "ICE-806"
+
+
+class FolderInUse(CommandError):
+    """A project is to be made in a folder that already holds files."""
+
+    code = "ICE-807"
+
+
+class UnknownTemplate(CommandError):
+    """A reference project was asked for that icefield does not carry."""
+
+    code = "ICE-808"
+
+
+class WrongUsage(CommandError):
+    """Options that cannot be given together, or a text where none can be read."""
+
+    code = "ICE-809"

@@ -118,9 +118,13 @@ def test_two_loads_do_not_mix() -> None:
 
 
 def test_a_table_never_applied_is_an_error_at_the_end_of_the_load() -> None:
-    with pytest.raises(InvalidFunction) as refused, collecting():
-        table("a.b")
-        table("a.c")(lambda_free)
+    def load() -> None:
+        with collecting():
+            table("a.b")
+            table("a.c")(lambda_free)
+
+    with pytest.raises(InvalidFunction) as refused:
+        load()
     assert "a.b" in refused.value.what
     assert "test_table.py:" in refused.value.where
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parents[2] / "pipelines" / "ecommerce"
 ARRIVED = "source_file STRING, source_line BIGINT, ingested_at TIMESTAMP"
+pytestmark = pytest.mark.spark
 NOON = datetime(2026, 8, 3, 12, tzinfo=UTC)
 
 
@@ -71,7 +72,10 @@ def names_and_types(columns: tuple[Column, ...] | None) -> list[tuple[str, str]]
 
 @pytest.fixture(scope="module")
 def events(spark: SparkSession) -> DataFrame:
-    schema = "event_id BIGINT, customer_id BIGINT, session_id STRING, event_type STRING, product_id BIGINT, event_timestamp TIMESTAMP"
+    schema = (
+        "event_id BIGINT, customer_id BIGINT, session_id STRING, event_type STRING, product_id BIGINT, "
+        "event_timestamp TIMESTAMP"
+    )
     return spark.createDataFrame(
         [
             (1, 10, "a", "view", 7, at("2026-08-03 10:00:00")),
@@ -115,7 +119,8 @@ def payments(spark: SparkSession) -> DataFrame:
 def inventory(spark: SparkSession) -> DataFrame:
     schema = (
         "snapshot_id BIGINT, product_id BIGINT, warehouse_id INT, stock_quantity INT, reorder_level INT, "
-        "avg_daily_sales DOUBLE, snapshot_timestamp TIMESTAMP, ingested_at TIMESTAMP, source_system STRING, source_file STRING"
+        "avg_daily_sales DOUBLE, snapshot_timestamp TIMESTAMP, ingested_at TIMESTAMP, source_system STRING, "
+        "source_file STRING"
     )
     data = [
         (1, 7, 1, 70, 70, 10.0, "2026-08-01 00:00:00"),  # exactly 7 days: not low; at the level: reorder

@@ -215,7 +215,14 @@ def test_partials_and_lambdas_on_one_line_are_told_apart(write: Write) -> None:
 
 
 def test_imports_inside_of_a_function_count(write: Write) -> None:
-    text = 'from icefield import files, table\n@table("a.t", source=files("*.csv", schema="i INT"))\ndef t(x):\n    from helpers import N\n    return N\n'
+    text = """
+        from icefield import files, table
+
+        @table("a.t", source=files("*.csv", schema="i INT"))
+        def t(x):
+            from helpers import N
+            return N
+        """
     toml = '[project]\ntables = ["t.py"]\n'
     first = open_project(write("p", **{"t.py": text, "helpers.py": "N = 1", "icefield.toml": toml})).graph
     # The graph's cache must notice as well: the module was only imported to be fingerprinted.

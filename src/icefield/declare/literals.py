@@ -21,7 +21,7 @@ def shown(value: object) -> str:
 
 def sql_literal(value: object) -> str:
     """A literal that means the same value to Spark; what has none is refused."""
-    from decimal import Decimal  # here: a check compares with few values, but every import would pay for it
+    from decimal import Decimal  # noqa: PLC0415 - few checks need it, but every import would pay for it
 
     match value:
         case bool():

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import os.path
 import re
 import string
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from icefield.declare.registry import Location, caller, caller_folder, current
 from icefield.errors import InvalidQuery
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BRACED = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
@@ -48,15 +43,13 @@ class Query:
             lines.append(line.strip().lstrip("-").strip())
         return " ".join(lines).strip()
 
-    def __call__(self, *frames: DataFrame, **named: DataFrame) -> DataFrame:
+    def __call__(self, *frames: Any, **named: Any) -> Any:
         """Run the query over the given frames."""
         bound = self.__signature__.bind(*frames, **named).arguments
-        session: Any = next(iter(bound.values())).sparkSession
-        result: DataFrame = session.sql(self.text, **bound)
-        return result
+        return next(iter(bound.values())).sparkSession.sql(self.text, **bound)
 
 
-def sql(query_or_file: str) -> Callable[..., DataFrame]:
+def sql(query_or_file: str) -> Callable[..., Any]:
     """A function from a query or a .sql file beside this one: `table("gold.daily")(sql("daily.sql"))`."""
     text, file = _read(query_or_file)
     place = caller() if file is None else Location(_shown(file), 1)
@@ -70,13 +63,13 @@ def _read(query_or_file: str) -> tuple[str, str | None]:
         )
     if not query_or_file.rstrip().endswith(".sql") or "\n" in query_or_file.strip():
         return query_or_file, None
-    file = os.path.realpath(os.path.join(caller_folder(), query_or_file.strip()))
+    from pathlib import Path  # noqa: PLC0415 - only a query in a file pays for it
+
+    file = Path(caller_folder(), query_or_file.strip()).resolve()
     try:
-        with open(file, encoding="utf-8") as content:
-            text = content.read()
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
-        folder = os.path.dirname(file)
-        beside = sorted(n for n in os.listdir(folder) if n.endswith(".sql")) if os.path.isdir(folder) else []
+        beside = sorted(path.name for path in file.parent.glob("*.sql"))
         raise InvalidQuery(
             f"the query file {query_or_file} cannot be read: {getattr(problem, 'strerror', None) or problem}",
             where=str(caller()),
@@ -84,10 +77,10 @@ def _read(query_or_file: str) -> tuple[str, str | None]:
         ) from None
     registry = current()
     if registry is not None:
-        registry.files.add(file)
+        registry.files.add(str(file))
     if not text.strip():
         raise InvalidQuery(f"{query_or_file} is empty", where=str(caller()), remedy="write a query into it")
-    return text, file
+    return text, str(file)
 
 
 def _parameters(text: str, place: Location, *, in_file: bool) -> tuple[str, ...]:
@@ -124,4 +117,4 @@ def _parameters(text: str, place: Location, *, in_file: bool) -> tuple[str, ...]
 
 def _shown(file: str) -> str:
     registry = current()
-    return registry.relative(file) if registry else os.path.basename(file)
+    return registry.relative(file) if registry else file.rpartition("/")[2]

@@ -1,5 +1,7 @@
 """Where declarations go while a project loads: a registry held by a context variable, never by a module."""
 
+# pathlib would be a tenth of what importing icefield costs, and authors import it everywhere.
+# ruff: noqa: PTH109, PTH113, PTH119, PTH120
 from __future__ import annotations
 
 import os.path
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
     from icefield.declare.tables import Table
 
-# os.path, not pathlib: that is a tenth of what importing icefield costs, and authors import it everywhere.
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 

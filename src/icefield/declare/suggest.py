@@ -12,7 +12,7 @@ SHOWN = 12
 
 def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The names most like `word`, by the whole name or by its last part."""
-    import difflib
+    import difflib  # noqa: PLC0415 - only a failing load pays for it
 
     names = sorted(set(known))
     found = difflib.get_close_matches(word, names, count, 0.6)

@@ -113,7 +113,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     if sys.version_info >= (3, 14):
-        from annotationlib import Format
+        from annotationlib import Format  # noqa: PLC0415 - exists from 3.14 on
 
         return inspect.signature(function, annotation_format=Format.STRING)
     return inspect.signature(function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from icefield.declare import ExpectTable, Reconciles, References, format_columns
 from icefield.engine.parse import ORIGIN
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from icefield.declare import Check, Column, Source
     from icefield.graph import Graph, Node
+    from icefield.graph.state import Repair
 
 ORIGIN_TYPE = f"{ORIGIN} STRUCT<arrival: BIGINT, block: BIGINT, row: BIGINT, raw: BINARY>"
 
@@ -152,6 +154,27 @@ def _must_resolve(node: Node, check: Check, attempt: Callable[[], DataFrame]) ->
             where=str(node.location),
             remedy="correct its SQL; it is Spark SQL over the columns that the table's function returns",
         ) from error
+
+
+def require_repair(spark: SparkSession, node: Node, schemas: Mapping[str, StructType], repair: Repair) -> None:
+    """Refuses a repair whose SQL does not fit what quarantine shows, before anything is done."""
+    shown = spark.createDataFrame([], schemas[node.name])
+    added = {"reasons": "array()", "line": "bigint(null)"}
+    shown = shown.withColumns({name: F.expr(value) for name, value in added.items() if name not in shown.columns})
+    try:
+        unknown = [name for name, _ in repair.assign if name not in shown.columns]
+        _ = shown.where(repair.where).selectExpr("1", *(value for _, value in repair.assign)).schema
+    except PySparkException as error:
+        unknown, told = [], first_line(error)
+    else:
+        told = f"there is no column {', '.join(unknown)}"
+        if not unknown:
+            return
+    raise BadPredicate(
+        f"the repair of {node.name} cannot be applied: {told}",
+        where=f"{node.name}__quarantine",
+        remedy=f"it is Spark SQL over the columns that `icefield quarantine show {node.name}` lists",
+    )
 
 
 def first_line(error: BaseException) -> str:

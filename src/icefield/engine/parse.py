@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LINE_LIMIT = 1 << 20
 #: Columns of icefield's own that travel with a row through the author's function.
 ORIGIN, PROBLEM = "_icefield", "_icefield_problem"
+#: Columns of rows that were set aside: why, what becomes of them, and their line in the file.
+REASONS, FATE, LINE = "_icefield_reasons", "_icefield_fate", "_icefield_line"
 #: The problem of a line that reads like its file's header; the first line of a file is one.
 HEADER = "header"
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")

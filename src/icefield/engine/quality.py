@@ -15,11 +15,13 @@ from pyspark.sql import functions as F
 
 from icefield.declare import Unique
 from icefield.engine import intake
-from icefield.engine.parse import HEADER, ORIGIN, PROBLEM
+from icefield.engine.parse import FATE, HEADER, LINE, ORIGIN, PROBLEM, REASONS
+from icefield.engine.repair import discard, mend
 from icefield.engine.tables import quoted, text
 from icefield.errors import RowsLost
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from icefield.declare import Check, RowCheck
     from icefield.engine.intake import Landed
     from icefield.graph import Node
+    from icefield.graph.state import Repair
 
-REASONS, FATE, LINE = "_icefield_reasons", "_icefield_fate", "_icefield_line"
 _IDENTITY = ("arrival", "block", "row")
 SPLITTING = ("quarantine", "drop")
 
@@ -63,20 +65,31 @@ def splitting(node: Node) -> tuple[tuple[RowCheck, ...], tuple[Unique, ...]]:
     return rows, unique
 
 
-def split(node: Node, output: DataFrame, landed: Landed | None, old: DataFrame | None, scratch: Path) -> Split:
+def split(
+    node: Node,
+    output: DataFrame,
+    landed: Landed | None,
+    old: DataFrame | None,
+    scratch: Path,
+    repairs: Sequence[Repair] = (),
+) -> Split:
     """Splits the rows that a table's function gave; `old` are the rows already in the table."""
     row_checks, unique_checks = splitting(node)
     passing = output.where(_all_hold(row_checks)) if row_checks else output
+    waiting = _waiting(output, row_checks, landed)
+    if waiting is not None and any(repair.kind == "replay" for repair in repairs):
+        stored = _stored(waiting, scratch / "waiting")
+        mended, waiting = mend(stored, repairs, _all_hold(row_checks))
+        passing = passing.unionByName(mended.select(*(quoted(column) for column in output.columns)))
     late, remaining = [], passing
     for number, check in enumerate(unique_checks):
         late.append(_late(check, remaining, old, scratch / f"suspects-{number}"))
         remaining = _without(remaining, late[-1])
     result = Split(good=passing, passed=passing.count())
-    bad = _bad_rows(output, row_checks, late, landed)
-    if bad is not None:
-        bad = _placed(bad, landed)
-        bad.write.mode("overwrite").parquet(str(scratch / "bad"))
-        result.bad = output.sparkSession.read.schema(bad.schema).parquet(str(scratch / "bad"))
+    frames = [*(_placed(frame, landed) for frame in late), *([] if waiting is None else [waiting])]
+    if frames:
+        bad = discard(reduce(lambda a, b: a.unionByName(b), frames), repairs)
+        result.bad = _stored(bad, scratch / "bad")
         _count(result, result.bad)
     result.duplicates = sum(result.failures.get(check.name, 0) for check in unique_checks)
     if result.duplicates:
@@ -120,10 +133,9 @@ def _without(rows: DataFrame, losers: DataFrame) -> DataFrame:
 # -- what is not kept
 
 
-def _bad_rows(
-    output: DataFrame, checks: tuple[RowCheck, ...], late: list[DataFrame], landed: Landed | None
-) -> DataFrame | None:
-    frames = list(late)
+def _waiting(output: DataFrame, checks: tuple[RowCheck, ...], landed: Landed | None) -> DataFrame | None:
+    """Rows that failed a row check and lines that could not be read, with their reasons."""
+    frames = []
     if checks:
         failing = output.where(f"NOT ({_all_hold(checks)})")
         frames.append(failing.select("*", F.expr(_reasons(checks)).alias(REASONS), F.expr(_fate(checks)).alias(FATE)))
@@ -131,9 +143,16 @@ def _bad_rows(
         frames.append(_malformed(landed, output))
     if not frames:
         return None
-    bad = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
-    given = [column for column in output.columns if column not in bad.columns]
-    return bad.withColumns({column: F.lit(None).cast(output.schema[column].dataType) for column in given})
+    waiting = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+    given = [column for column in output.columns if column not in waiting.columns]
+    waiting = waiting.withColumns({column: F.lit(None).cast(output.schema[column].dataType) for column in given})
+    return _placed(waiting, landed)
+
+
+def _stored(frame: DataFrame, place: Path) -> DataFrame:
+    """The frame, evaluated once."""
+    frame.write.mode("overwrite").parquet(str(place))
+    return frame.sparkSession.read.schema(frame.schema).parquet(str(place))
 
 
 def _placed(bad: DataFrame, landed: Landed | None) -> DataFrame:
@@ -171,7 +190,7 @@ def _count(result: Split, bad: DataFrame) -> None:
             result.failures[reason] = result.failures.get(reason, 0) + row["count"]
         if row[FATE] == "quarantine":
             result.quarantined += row["count"]
-        else:
+        else:  # dropped by the author's word, or discarded by a person's
             result.dropped += row["count"]
 
 

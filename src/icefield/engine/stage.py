@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from icefield.engine.quality import Split
     from icefield.engine.tables import Tables
     from icefield.graph import Node
-    from icefield.graph.state import Arrivals
+    from icefield.graph.state import Arrivals, Repair
     from icefield.plan import Step
 
 
@@ -61,6 +62,7 @@ class Stage:
     functions: Mapping[str, Callable[..., Any]]
     schemas: Mapping[str, StructType]
     started_ms: int
+    repairs: Mapping[str, Sequence[Repair]] = field(default_factory=dict)
 
     @property
     def run(self) -> str:
@@ -150,7 +152,7 @@ class Stage:
             output = self.tables.spark.read.schema(output.schema).parquet(place)
         adds = step.action == "append" and state is not None and state.version.snapshot is not None
         old = self.tables.read(node.name, state.version.snapshot) if adds and state is not None else None
-        return quality.split(node, output, landed, old, self._scratch(node))
+        return quality.split(node, output, landed, old, self._scratch(node), self.repairs.get(node.name, ()))
 
     def _write(self, node: Node, step: Step, split: Split) -> None:
         rows = visible(split.good)
@@ -197,7 +199,10 @@ class Stage:
     ) -> Staged:
         added, removed = self._counts(node.name)
         split.require_nothing_lost(node, added)
-        changed = bool(added or removed) or state is None
+        changed = state is None or not self._is_same(node, state, added, removed)
+        if not changed:
+            self._take_back(node.name)
+            added = removed = 0
         new = self._state(node, step, state, consumed, changed=changed)
         return Staged(
             step=step,
@@ -211,6 +216,25 @@ class Stage:
             files=files,
             tables=touched,
         )
+
+    def _is_same(self, node: Node, state: TableState, added: int, removed: int) -> bool:
+        """Whether the table holds the rows it held before, so that nothing needs to ripple downstream."""
+        if not (added or removed):
+            return True
+        if added != removed or removed != state.rows:
+            return False
+        staged = self.tables.branch.staged_metadata(node.name)
+        assert staged is not None
+        before = self.tables.read(node.name, state.version.snapshot)
+        after = self.tables.read(node.name, staged["current-snapshot-id"])
+        return before.columns == after.columns and same_rows(before, after, node.volatile)
+
+    def _take_back(self, table: str) -> None:
+        """Leaves the table at its old version; only columns that were added stay."""
+        base, staged = self.tables.branch.base_metadata(table), self.tables.branch.staged_metadata(table)
+        if base is not None and staged is not None and base["current-schema-id"] == staged["current-schema-id"]:
+            self.tables.branch.prepare(table)
+            shutil.rmtree(self.tables.branch.lake.table_folder(table) / "data" / self.run, ignore_errors=True)
 
     def _counts(self, table: str) -> tuple[int, int]:
         """Rows that the staged snapshot added and removed, as Iceberg counted them while writing."""
@@ -241,6 +265,7 @@ class Stage:
             inputs=consumed,
             files=digest(_remembered(step.arrivals)) if step.arrivals is not None else None,
             lineage=found.lineage,
+            repairs=len(self.repairs.get(node.name, ())),
         )
 
     def _noted(self, node: Node, step: Step, state: TableState | None, intakes: list[Intake] | None) -> Staged:

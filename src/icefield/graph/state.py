@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +65,20 @@ class TakenFile:
     run: str
     taken_ms: int
     order: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What a person decided about rows in quarantine; remembered, so that a rebuild decides the same.
+
+    `replay`: where the condition holds, columns are set anew and today's checks are applied. `discard`: let go.
+    """
+
+    table: str
+    kind: Literal["replay", "discard"]
+    where: str = "true"
+    assign: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

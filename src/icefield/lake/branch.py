@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sqlite3
 from typing import TYPE_CHECKING
 
-from icefield.errors import Overtaken, RunCleared
+from icefield.errors import LakeError, Overtaken, RunCleared
 from icefield.failpoint import failpoint
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import Move
@@ -91,10 +90,10 @@ class Branch:
 
     def abandon(self, *, keep: bool = False) -> None:
         """Lets the branch go; `keep` leaves it for a look at what failed."""
-        if keep:
+        if keep and self.name in self.lake.catalog.branches():
             self.lake.keep_failed(self.run)
-        else:
-            self.lake.clear(self.name, self.run)
+        elif not self.lake.clear(self.name, self.run) and not self._published():
+            self.lake.reclaim(self.run)  # cleared by someone else, who could not know what was written since
         self._release()
 
     def _publish(self, tables: Mapping[str, dict[str, str]]) -> int:
@@ -121,7 +120,7 @@ class Branch:
         """A commit whose answer was lost is recognised by its run's row in the published `ops.runs`."""
         try:
             return self.lake.published(self.run)
-        except (OSError, sqlite3.Error):
+        except (OSError, LakeError):
             return False
 
     def _timestamp(self, tables: Mapping[str, dict[str, str]]) -> int:

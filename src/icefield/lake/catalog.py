@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from icefield.errors import CatalogBusy, Overtaken, RunCleared
+from icefield.errors import CatalogBusy, LakeError, Overtaken, RunCleared
 from icefield.failpoint import failpoint
 
 if TYPE_CHECKING:
@@ -51,15 +51,21 @@ class Catalog:
 
     @property
     def exists(self) -> bool:
-        return self.path.is_file()
+        """Whether it is there and whole: a file alone may be what a process killed while making it left."""
+        if not self.path.is_file():
+            return False
+        with self._connect() as db:
+            return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'icefield_lake'").fetchone() is not None
 
-    def create(self) -> None:
-        """Makes the catalog's tables where they are missing."""
+    def create(self, location: str) -> None:
+        """Makes the catalog for a lake in this folder, all of it at once, where it is missing."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._connect() as db:
             db.execute("PRAGMA journal_mode = WAL")
+        with self._transaction() as db:
             for statement in _SCHEMA.split(";"):
                 db.execute(statement)
+            db.execute("INSERT OR IGNORE INTO icefield_lake VALUES ('location', ?)", (location,))
 
     def pointers(self, catalog: str = LAKE) -> dict[str, str]:
         """Every table's current metadata file, as one consistent version of the whole lake."""
@@ -103,7 +109,8 @@ class Catalog:
 
     def add_namespace(self, branch: str, namespace: str) -> None:
         """Makes a schema on a branch, as Iceberg itself records one."""
-        with self._connect() as db:
+        with self._transaction() as db:
+            _require_branch(db, branch)
             db.execute(
                 "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, 'exists', 'true')",
                 (branch, namespace),
@@ -112,7 +119,8 @@ class Catalog:
     def point(self, branch: str, table: str, location: str) -> None:
         """Moves one pointer of a branch; nobody but the branch's owner sees it."""
         namespace, name = table.split(".")
-        with self._connect() as db:
+        with self._transaction() as db:
+            _require_branch(db, branch)
             db.execute(
                 "INSERT INTO iceberg_tables VALUES (?, ?, ?, ?, NULL, 'TABLE') ON CONFLICT DO UPDATE SET"
                 " previous_metadata_location = metadata_location, metadata_location = excluded.metadata_location",
@@ -171,10 +179,14 @@ class Catalog:
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             yield db
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             if "locked" in str(error) or "busy" in str(error):
                 raise CatalogBusy(self.path, BUSY_SECONDS) from error
-            raise
+            raise LakeError(
+                f"the catalog cannot be used: {error}",
+                where=str(self.path),
+                remedy="see that the file is a whole SQLite database, that this user may write it and that the disk has room",
+            ) from error
         finally:
             db.close()
 
@@ -185,19 +197,30 @@ class Catalog:
             try:
                 yield db
             except BaseException:
-                db.execute("ROLLBACK")
+                if db.in_transaction:  # on a full disk SQLite has rolled back by itself
+                    db.execute("ROLLBACK")
                 raise
             db.execute("COMMIT")
 
 
 def _require_mark(db: sqlite3.Connection, branch: str, run: str) -> None:
+    if _run_of(db, branch) != run:
+        raise RunCleared(run)
+
+
+def _require_branch(db: sqlite3.Connection, branch: str) -> None:
+    """A row written for a branch that was cleared would be nobody's, for ever."""
+    if _run_of(db, branch) is None:
+        raise RunCleared(f"of branch {branch}")
+
+
+def _run_of(db: sqlite3.Connection, branch: str) -> str | None:
     row = db.execute(
         "SELECT property_value FROM iceberg_namespace_properties"
         " WHERE catalog_name = ? AND namespace = ? AND property_key = ?",
         (branch, *_MARK),
     ).fetchone()
-    if row is None or row[0] != run:
-        raise RunCleared(run)
+    return None if row is None else str(row[0])
 
 
 def _move(db: sqlite3.Connection, move: Move) -> bool:

@@ -10,7 +10,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from icefield.errors import LakeMoved, LakeNotWritable
 from icefield.lake import metadata as meta
@@ -54,8 +54,7 @@ class EmbeddedLake:
         except OSError as error:
             raise LakeNotWritable(self.root, error) from error
         if not self.catalog.exists:
-            self.catalog.create()
-            self.catalog.set_setting("location", str(self.root))
+            self.catalog.create(str(self.root))
 
     def require_in_place(self) -> None:
         """Refuses a lake whose folder was moved: its metadata names files by their full path."""
@@ -89,8 +88,12 @@ class EmbeddedLake:
     def lock(self, branch: str, run: str) -> int:
         """Takes the lock that says this process is alive; released by the OS however the process ends."""
         self.runs.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self._lock_file(branch), os.O_RDWR | os.O_CREAT, 0o644)
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        while True:
+            handle = os.open(self._lock_file(branch), os.O_RDWR | os.O_CREAT, 0o644)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.fstat(handle).st_nlink:  # else it was swept away between opening and locking
+                break
+            os.close(handle)
         os.ftruncate(handle, 0)
         os.pwrite(handle, json.dumps({"run": run, "pid": os.getpid(), "started_ms": now_ms()}).encode(), 0)
         return handle
@@ -120,10 +123,11 @@ class EmbeddedLake:
         for branch, run in self.catalog.branches().items() if self.exists else ():
             if self.alive(branch) or self._kept(run):
                 continue
-            started_ms = self._started_ms(branch)
-            if self.clear(branch, run):
+            started_ms, failed = self._told(branch).get("started_ms", now_ms()), self._failed_mark(run).exists()
+            if self.clear(branch, run) and not failed:
                 dead.append(DeadRun(run=run, started_ms=started_ms))
         self._sweep_scratch()
+        self._sweep_locks()
         return dead
 
     def clear(self, branch: str, run: str) -> bool:
@@ -150,20 +154,24 @@ class EmbeddedLake:
             if other != run and self._kept(other) and not self.alive(branch):
                 self.clear(branch, other)
         self.run_folder(run).mkdir(parents=True, exist_ok=True)
-        (self.run_folder(run) / "failed").touch()
+        self._failed_mark(run).touch()
+
+    def _failed_mark(self, run: str) -> Path:
+        return self.run_folder(run) / "failed"
 
     def _kept(self, run: str) -> bool:
-        mark = self.run_folder(run) / "failed"
+        mark = self._failed_mark(run)
         return mark.exists() and time.time() - mark.stat().st_mtime < KEEP_FAILED_SECONDS
 
     def _lock_file(self, branch: str) -> Path:
         return self.runs / f"{branch}.lock"
 
-    def _started_ms(self, branch: str) -> int:
+    def _told(self, branch: str) -> dict[str, Any]:
+        """What a branch's process wrote into its lock file."""
         try:
-            return int(json.loads(self._lock_file(branch).read_text())["started_ms"])
-        except (OSError, ValueError, KeyError):
-            return now_ms()
+            return dict(json.loads(self._lock_file(branch).read_text()))
+        except (OSError, ValueError):
+            return {}
 
     def _table_folders(self, pointers: Mapping[str, str]) -> Iterator[Path]:
         seen = {self.table_folder(table) for table in pointers}
@@ -176,6 +184,17 @@ class EmbeddedLake:
         for scratch in self.runs.glob("*/scratch"):
             if scratch.parent.name not in live:
                 shutil.rmtree(scratch, ignore_errors=True)
+
+    def _sweep_locks(self) -> None:
+        """Finishes what a run killed right after its commit left: its lock, and metadata of its inner steps."""
+        known = self.catalog.branches() if self.exists else {}
+        for lock in self.runs.glob("*.lock"):
+            if lock.stem in known or self.alive(lock.stem):
+                continue
+            if run := self._told(lock.stem).get("run"):
+                for inner in self.warehouse.glob(f"*/*/metadata/{run}/*.metadata.json"):
+                    inner.unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
 
 
 def _require_writable(folder: Path) -> None:

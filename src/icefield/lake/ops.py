@@ -44,7 +44,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "rows_added": ("long", "rows this run wrote"),
         "rows_removed": ("long", "rows this run took out"),
         "rows_quarantined": ("long", "rows this run sent to quarantine"),
-        "rows_dropped": ("long", "rows let go because the author wrote drop"),
+        "rows_dropped": ("long", "rows let go because the author wrote drop, or a person discarded them"),
         "rows_total": ("long", "rows in the table afterwards"),
         "seconds": ("double", "time spent on the table"),
         "epoch": ("long", "rebuilds so far"),
@@ -75,6 +75,16 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "taken_at": ("timestamp", "start of the run that first took it"),
         "arrival": ("long", "place in the order of arrival"),
     },
+    "ops.repairs": {
+        "table": ("string", "the table whose quarantine it is about"),
+        "number": ("long", "place in the order of decisions for this table"),
+        "run": ("string", "the run that applied it first"),
+        "kind": ("string", "replay or discard"),
+        "condition": ("string", "which waiting rows, in Spark SQL"),
+        "assign": ("string", "columns set anew, as JSON pairs of name and Spark SQL"),
+        "reason": ("string", "why, in a person's words"),
+        "decided_at": ("timestamp", "when"),
+    },
 }
 
 
@@ -86,6 +96,7 @@ class Journal:
     table_runs: list[Row] = field(default_factory=list)
     checks: list[Row] = field(default_factory=list)
     files: list[Row] = field(default_factory=list)
+    repairs: list[Row] = field(default_factory=list)
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from icefield.graph.state import TakenFile
+from icefield.graph.state import Repair, TakenFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,4 +56,19 @@ def taken_files(lake: EmbeddedLake, table: str) -> Sequence[TakenFile]:
     return tuple(
         TakenFile(path=path, size=size, modified_ns=ns, sha256=digest, run=run, taken_ms=ms, order=order)
         for path, size, ns, digest, run, ms, order in rows
+    )
+
+
+def repairs(lake: EmbeddedLake, table: str) -> tuple[Repair, ...]:
+    """What people decided about a table's quarantine, in order."""
+    location = lake.pointers().get("ops.repairs")
+    if location is None:
+        return ()
+    with connect() as db:
+        rows = db.execute(
+            f'SELECT kind, condition, assign, reason FROM {scan(location)} WHERE "table" = ? ORDER BY number', [table]
+        ).fetchall()
+    return tuple(
+        Repair(table=table, kind=kind, where=where, assign=tuple(map(tuple, json.loads(assign))), reason=reason)
+        for kind, where, assign, reason in rows
     )

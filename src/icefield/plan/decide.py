@@ -48,6 +48,7 @@ class Wishes:
 
     full_refresh: bool = False
     accept: frozenset[str] = frozenset()
+    replay: frozenset[str] = frozenset()
 
 
 def decide(
@@ -97,6 +98,8 @@ def _rebuild_reason(
     """Why everything must be computed again, "" if it need not."""
     if wishes.full_refresh:
         return "--full-refresh"
+    if node.name in wishes.replay:
+        return "its quarantine is replayed"
     if state.fingerprint != node.fingerprint and node.name not in wishes.accept:
         return "its code changed"
     if state.checks_fingerprint != node.checks_fingerprint and node.name not in wishes.accept:

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import icefield
 from icefield.graph import Graph
 from icefield.project.config import FILE, Config, table_files
 
@@ -66,7 +65,6 @@ def folder(root: Path) -> Path:
 def _file(config: Config) -> Path:
     """One file a profile, its settings and version: what is known before any file of the project is opened."""
     known = [
-        icefield.__version__,
         _own_code(),
         sys.version,
         str(config.root),
@@ -78,8 +76,8 @@ def _file(config: Config) -> Path:
 
 
 def _own_code() -> list[str]:
-    """Sizes and times of the modules that make a graph, so that icefield's own development invalidates it."""
-    package = Path(icefield.__file__).parent
+    """Sizes and times of the modules that make a graph: a changed icefield makes its own graphs."""
+    package = Path(__file__).parent.parent
     found = []
     for part in ("declare", "graph", "project"):
         for entry in sorted(os.scandir(package / part), key=lambda entry: entry.name):

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from icefield.declare import Table, collecting
-from icefield.errors import ColumnAtLoad, IcefieldError, ImportFailed
+from icefield.errors import IcefieldError, ImportFailed
 from icefield.project.config import Config, table_files
+from icefield.project.meaning import column_at_load
 from icefield.project.modules import Package
 
 if TYPE_CHECKING:
@@ -67,11 +68,7 @@ def explaining(file: Path, root: Path) -> Iterator[None]:
     except (Exception, SystemExit) as problem:
         where = _place(problem, file, root)
         if _is_column_without_spark(problem):
-            raise ColumnAtLoad(
-                "a Spark Column is built while the project loads, when there is no Spark yet",
-                where=where,
-                remedy="build it inside of a function, or keep it as SQL text: COMPLETED = \"status = 'completed'\"",
-            ) from problem
+            raise column_at_load(where) from problem
         said = str(problem) if isinstance(problem, SyntaxError) else f"{type(problem).__name__}: {problem}"
         raise ImportFailed(
             f"{file.relative_to(root).as_posix()} cannot be imported: {said}", where=where, remedy=_remedy(problem)
@@ -79,7 +76,7 @@ def explaining(file: Path, root: Path) -> Iterator[None]:
 
 
 def _is_column_without_spark(problem: BaseException) -> bool:
-    """pyspark asserts, without a word, that a session exists; a few functions say it in an error of their own."""
+    """Without a session pyspark fails a bare assertion; a few of its functions say so in an error of their own."""
     frames = traceback.extract_tb(problem.__traceback__)
     inside = bool(frames) and "pyspark" in Path(frames[-1].filename).parts
     return inside and (isinstance(problem, AssertionError) or NO_SESSION in str(problem))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.declare import Location, Query
 from icefield.declare.settings import setting
-from icefield.errors import InvalidSetting
+from icefield.errors import ColumnAtLoad, InvalidSetting
 from icefield.project.modules import PREFIX
 from icefield.project.syntax import (
     attributes_of,
@@ -95,6 +95,8 @@ class Meaning:
             return ["seen", self.seen[id(value)]]
         self.seen[id(value)] = len(self.alive)
         self.alive.append(value)
+        if type(value).__name__ == "Column" and type(value).__module__.startswith("pyspark."):
+            raise column_at_load(str(self.location))  # built under a live session: elsewhere it would not even load
         if isinstance(value, Query):
             return ["sql", normal_sql(value.text), list(value.parameters)]
         if isinstance(value, functools.partial):
@@ -211,6 +213,15 @@ class Meaning:
     def _is_own_function(self, value: object) -> bool:
         code = getattr(_plain(value), "__code__", None)
         return isinstance(code, CodeType) and self.code.owns(code.co_filename)
+
+
+def column_at_load(where: str) -> ColumnAtLoad:
+    """The refusal of a Column outside of a function, with the two ways out."""
+    return ColumnAtLoad(
+        "a Spark Column is built while the project loads, when there is no Spark yet",
+        where=where,
+        remedy="build it inside of a function, or keep it as SQL text: COMPLETED = \"status = 'completed'\"",
+    )
 
 
 def _plain(value: object) -> object:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from icefield.declare import Check, Table
 from icefield.errors import ProjectChanged
-from icefield.graph import Graph, build_graph
+from icefield.graph import Edge, Graph, build_graph
 from icefield.project.cache import read_graph, write_graph
 from icefield.project.config import Config, Profile, find_project, read_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from icefield.declare import Check, Table
-    from icefield.graph import Edge
-    from icefield.project.load import Loaded
+from icefield.project.fingerprint import checks_fingerprint, fingerprint
+from icefield.project.load import Loaded, load, ship_by_value
+from icefield.project.meaning import Code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +32,7 @@ def open_project(path: Path | str = ".", profile: str | None = None) -> Project:
     config = read_config(find_project(path), profile)
     graph = read_graph(config)
     if graph is None:
-        loaded = _load(config)
+        loaded = load(config)
         try:
             graph = _graph_of(loaded, config)
             write_graph(config, graph, loaded.files())
@@ -46,9 +44,7 @@ def open_project(path: Path | str = ".", profile: str | None = None) -> Project:
 def load_functions(project: Project) -> dict[str, Callable[..., Any]]:
     """Import the author's files and give the function of each table; refused if they changed since the plan."""
     config = read_config(project.root, project.profile.name)
-    loaded = _load(config)
-    from icefield.project.load import ship_by_value
-
+    loaded = load(config)
     for name, node in _graph_of(loaded, config).nodes.items():
         opened = project.graph.nodes.get(name)
         if opened is None or opened.fingerprint != node.fingerprint:
@@ -61,16 +57,7 @@ def load_functions(project: Project) -> dict[str, Callable[..., Any]]:
     return {table.name: table.function for table in loaded.tables}
 
 
-def _load(config: Config) -> Loaded:
-    from icefield.project.load import load
-
-    return load(config)
-
-
 def _graph_of(loaded: Loaded, config: Config) -> Graph:
-    from icefield.project.fingerprint import checks_fingerprint, fingerprint
-    from icefield.project.meaning import Code
-
     code = Code(config.root, loaded.package.find)
 
     def fingerprints(table: Table, edges: tuple[Edge, ...], checks: tuple[Check, ...]) -> tuple[str, str]:

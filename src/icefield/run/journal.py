@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from icefield.engine.audit import CheckResult
     from icefield.engine.stage import Staged
+    from icefield.graph.state import Repair
     from icefield.lake.embedded import DeadRun
     from icefield.run.events import TableOutcome
 
@@ -26,6 +28,7 @@ def of_run(
     staged: Mapping[str, Staged],
     outcomes: Mapping[str, TableOutcome],
     checks: Sequence[CheckResult],
+    repairs: Mapping[Repair, int],
 ) -> Journal:
     """The rows of a run that is about to be published."""
     row = _run_row(run, project, selection, started_ms, "published")
@@ -37,6 +40,7 @@ def of_run(
         table_runs=[{**_table_row(run, outcome), **_version(staged.get(name))} for name, outcome in outcomes.items()],
         checks=[_check_row(run, result) for result in checks],
         files=[_file_row(file) for one in staged.values() for file in one.files],
+        repairs=[_repair_row(run, repair, number, started_ms) for repair, number in repairs.items()],
     )
 
 
@@ -125,6 +129,19 @@ def _check_row(run: str, result: CheckResult) -> dict[str, Any]:
 
 def _file_row(file: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: value for key, value in file.items() if key != "taken_ms"}, "taken_at": at(file["taken_ms"])}
+
+
+def _repair_row(run: str, repair: Repair, number: int, started_ms: int) -> dict[str, Any]:
+    return {
+        "table": repair.table,
+        "number": number,
+        "run": run,
+        "kind": repair.kind,
+        "condition": repair.where,
+        "assign": json.dumps(repair.assign),
+        "reason": repair.reason,
+        "decided_at": at(started_ms),
+    }
 
 
 def _version_of_icefield() -> str:

@@ -5,28 +5,28 @@ from __future__ import annotations
 import importlib
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from icefield.errors import CheckFailed, IcefieldError, Interrupted, Overtaken, TableFailed
+from icefield.errors import CheckFailed, DiskFull, IcefieldError, Interrupted, Overtaken, TableFailed
 from icefield.failpoint import FailpointError, failpoint
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, new_branch_name
 from icefield.lake.embedded import EmbeddedLake, new_run_id, now_ms
-from icefield.plan import Plan, Wishes, decide
+from icefield.lake.scan import repairs
+from icefield.plan import Plan, Step, Wishes, decide
 from icefield.run import journal
 from icefield.run.events import PhaseStarted, RunOvertaken, RunResult, TableOutcome, TableStarted, silent
 from icefield.run.planning import plan_project, selected
-from icefield.run.schedule import Schedule
+from icefield.run.schedule import Later, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from concurrent.futures import Future
 
     from icefield.engine.audit import CheckResult
     from icefield.engine.stage import Stage, Staged
-    from icefield.graph.state import TableState
-    from icefield.plan import Step
+    from icefield.graph.state import Repair, TableState
     from icefield.project import Project
     from icefield.run.events import Listener, Phase
 
@@ -45,10 +45,14 @@ class Order:
     full_refresh: bool = False
     keep_going: bool = False
     accept: tuple[str, ...] = ()
+    replay: tuple[str, ...] = ()
+    repairs: tuple[Repair, ...] = ()
 
     @property
     def wishes(self) -> Wishes:
-        return Wishes(full_refresh=self.full_refresh, accept=frozenset(self.accept))
+        """What the planner has to know of it."""
+        replay = frozenset((*self.replay, *(repair.table for repair in self.repairs)))
+        return Wishes(full_refresh=self.full_refresh, accept=frozenset(self.accept), replay=replay)
 
 
 def run_project(project: Project, order: Order | None = None, listener: Listener = silent) -> RunResult:
@@ -89,14 +93,12 @@ class _Run:
         begun = time.monotonic()
         with self._phase("plan"):
             self.lake.require_in_place()
-            dead = self.lake.clear_dead()
+            if dead := self.lake.clear_dead():
+                _record(self.lake, journal.died(self.project.name, dead))
             pointers = self.lake.pointers()
             self.states = self.lake.states(pointers)
             selection = selected(self.project, self.order.select, self.order.exclude)
             plan = plan_project(self.project, self.lake, self.states, selection=selection, wishes=self.order.wishes)
-        if dead:
-            _record(self.lake, journal.died(self.project.name, dead))
-            pointers = self.lake.pointers()
         if not plan.work:
             return RunResult(run="", status="nothing new", plan=plan, seconds=time.monotonic() - begun)
         self.lake.create()
@@ -126,7 +128,7 @@ class _Run:
     # -- start: Spark, the author's functions and PyIceberg come up side by side
 
     def _start(self, branch: Branch) -> Stage:
-        from icefield.engine.analyse import derive_schemas  # noqa: PLC0415 - pyspark is imported by real runs only
+        from icefield.engine.analyse import derive_schemas, require_repair  # noqa: PLC0415 - pyspark is imported by real runs only
         from icefield.engine.session import add_catalog, start_session  # noqa: PLC0415
         from icefield.engine.stage import Stage  # noqa: PLC0415
         from icefield.engine.tables import Tables  # noqa: PLC0415
@@ -134,37 +136,53 @@ class _Run:
 
         folder = self.lake.run_folder(self.run)
         folder.mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(2) as pool:
-            session = pool.submit(
-                start_session, app=f"icefield {self.project.name}", conf=self.project.profile.spark, log=folder / "spark.log"
-            )
-            pool.submit(importlib.import_module, "pyiceberg.catalog.sql")
-            functions = load_functions(self.project)
-            spark = session.result()
+        name, conf = f"icefield {self.project.name}", self.project.profile.spark
+        session = Later(lambda: start_session(app=name, conf=conf, log=folder / "spark.log"))
+        Later(lambda: importlib.import_module("pyiceberg.catalog.sql"))
+        functions = load_functions(self.project)
+        spark = session.result()
         add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
         schemas = derive_schemas(spark, self.project.graph, functions, {})
+        for repair in self.order.repairs:
+            require_repair(spark, self.project.graph[repair.table], schemas, repair)
         tables = Tables(spark, branch)
-        return Stage(tables=tables, root=self.project.root, functions=functions, schemas=schemas, started_ms=self.started_ms)
+        return Stage(
+            tables=tables,
+            root=self.project.root,
+            functions=functions,
+            schemas=schemas,
+            started_ms=self.started_ms,
+            repairs=self._repairs(),
+        )
+
+    def _repairs(self) -> dict[str, tuple[Repair, ...]]:
+        """What was decided about quarantines before, and what this run adds."""
+        recorded = {name: repairs(self.lake, name) for name, state in self.states.items() if state.repairs}
+        for repair in self.order.repairs:
+            recorded[repair.table] = (*recorded.get(repair.table, ()), repair)
+        return recorded
 
     # -- stage
 
     def _stage(self, stage: Stage, plan: Plan) -> None:
         graph = self.project.graph
         steps = {step.table: step for step in plan.work}
-        schedule: Schedule[Staged | None] = Schedule(list(steps), {name: graph[name].inputs for name in steps}, WORKERS)
-        try:
-            never = schedule.run(
-                lambda name: self._stage_table(stage, steps[name]), lambda _, __: None, self._table_failed
-            )
-        except BaseException:
-            stage.tables.cancel()
-            raise
-        for name in never:
-            self._skip(steps[name], "an input failed")
+        needs = {name: graph[name].inputs for name in steps}
+        schedule: Schedule[None] = Schedule(list(steps), needs, workers=WORKERS, cancel=stage.tables.cancel)
+
+        def ended(name: str, work: Future[None]) -> bool:
+            error = work.exception()
+            return error is None or self._table_failed(steps[name], error)
+
+        for name in schedule.run(lambda name: self._stage_table(stage, steps[name]), ended):
+            self._skip(steps[name], "the run was stopped" if not self.order.keep_going else "an input failed")
+        self._raise_first_failure()
+
+    def _raise_first_failure(self) -> None:
         if self.failures and not self.order.keep_going:
             raise next(iter(self.failures.values()))
 
-    def _stage_table(self, stage: Stage, planned: Step) -> Staged | None:
+    def _stage_table(self, stage: Stage, planned: Step) -> None:
         node = self.project.graph[planned.table]
         begun = time.monotonic()
         with self._guard:
@@ -174,7 +192,7 @@ class _Run:
         self.listener(TableStarted(table=node.name, action=step.action, reason=step.reason))
         if step.action == "none":
             self._finish_table(_outcome(step, "unchanged", begun, rows_total=state.rows if state else 0))
-            return None
+            return
         try:
             staged = stage.carry_out(node, step, state, states)
             results = self._own_checks(stage, staged, state)
@@ -186,7 +204,6 @@ class _Run:
             self.states[node.name] = staged.state
             self.staged[node.name] = staged
         self._finish_table(_staged_outcome(staged, begun))
-        return staged
 
     def _own_checks(self, stage: Stage, staged: Staged, before: TableState | None) -> list[CheckResult]:
         from icefield.engine.audit import own_results, split_results  # noqa: PLC0415
@@ -206,19 +223,13 @@ class _Run:
             self.checks.extend(results)
         return results
 
-    def _table_failed(self, name: str, error: BaseException) -> bool:
-        node_step = error.__dict__.get("step")
-        with self._guard:
-            self.failures[name] = error
-        self._finish_table(
-            TableOutcome(
-                table=name,
-                action=node_step.action if node_step else "build",
-                reason="",
-                status="failed",
-                error=str(error),
-            )
+    def _table_failed(self, step: Step, error: BaseException) -> bool:
+        """Notes the failure; True if what does not depend on the table goes on."""
+        self.failures[step.table] = error
+        outcome = TableOutcome(
+            table=step.table, action=step.action, reason=step.reason, status="failed", error=str(error)
         )
+        self._finish_table(outcome)
         return self.order.keep_going
 
     def _skip(self, step: Step, why: str) -> None:
@@ -232,7 +243,7 @@ class _Run:
     # -- audit: checks across tables, once everything is staged
 
     def _audit(self, stage: Stage) -> None:
-        from icefield.engine.audit import cross_checks, cross_results  # noqa: PLC0415
+        from icefield.engine.audit import cross_checks, cross_results, stopping  # noqa: PLC0415
 
         failpoint("audit.before")
         changed = {name for name, staged in self.staged.items() if staged.changed}
@@ -248,24 +259,22 @@ class _Run:
             state = self.states.get(name)
             return None if state is None else stage.tables.read(name, state.version.snapshot)
 
-        schedule: Schedule[list[CheckResult]] = Schedule(due, {name: () for name in due}, WORKERS)
-        try:
-            schedule.run(lambda name: cross_results(graph[name], read), self._audited, self._audit_failed)
-        except BaseException:
-            stage.tables.cancel()
-            raise
-        if self.failures and not self.order.keep_going:
-            raise next(iter(self.failures.values()))
+        needs: dict[str, tuple[str, ...]] = {name: () for name in due}
+        schedule: Schedule[list[CheckResult]] = Schedule(due, needs, workers=WORKERS, cancel=stage.tables.cancel)
+
+        def ended(name: str, work: Future[list[CheckResult]]) -> bool:
+            error = work.exception()
+            if error is None:
+                self.checks.extend(work.result())
+                bad = stopping(work.result())
+                error = _check_failed(bad, name, str(graph[name].location), self.run) if bad else None
+            step = self.staged[name].step if name in self.staged else Step(table=name, action="none")
+            return error is None or self._table_failed(step, error)
+
+        schedule.run(lambda name: cross_results(graph[name], read), ended)
+        self._raise_first_failure()
         self._withdraw(stage)
         failpoint("audit.after")
-
-    def _audited(self, name: str, results: list[CheckResult]) -> None:
-        self.checks.extend(results)
-        if bad := [result for result in results if result.stops]:
-            self._table_failed(name, _check_failed(bad, name, str(self.project.graph[name].location), self.run))
-
-    def _audit_failed(self, name: str, error: BaseException) -> bool:
-        return self._table_failed(name, error)
 
     def _withdraw(self, stage: Stage) -> None:
         """With --keep-going: takes back what is downstream of a failure, so that only sound tables are published."""
@@ -295,6 +304,7 @@ class _Run:
             staged=self.staged,
             outcomes=self.outcomes,
             checks=self.checks,
+            repairs={repair: self.states[repair.table].repairs for repair in self.order.repairs},
         )
         return branch.publish(tables, written)
 
@@ -400,6 +410,12 @@ def _check_failed(bad: Sequence[CheckResult], table: str, location: str, run: st
 def _as_users_error(error: BaseException, table: str, location: str, log: str) -> BaseException:
     if isinstance(error, IcefieldError | FailpointError | KeyboardInterrupt | Overtaken):
         return error
+    if "No space left on device" in str(error) or "Disk quota exceeded" in str(error):
+        return DiskFull(
+            f"the disk filled up while {table} was being written",
+            where=f"{table}, {log}",
+            remedy="free some space and run again; what this run wrote is removed then, and the lake is as it was",
+        )
     told = str(error).strip().split("\n", 1)[0] or type(error).__name__
     return TableFailed(
         f"{table} could not be made: {told}",

@@ -10,51 +10,70 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Result = TypeVar("Result")
+#: How long to wait for work to end before it is told again to stop: it may just have begun its next job.
+_PATIENCE_SECONDS = 0.2
 
 
 class Schedule(Generic[Result]):
     """Work on a graph: `needs` says which others must be done before each name may begin."""
 
-    def __init__(self, names: Sequence[str], needs: Mapping[str, Sequence[str]], workers: int) -> None:
+    def __init__(
+        self, names: Sequence[str], needs: Mapping[str, Sequence[str]], *, workers: int, cancel: Callable[[], None]
+    ) -> None:
         self._waiting = list(names)
         self._needs = {name: [need for need in needs[name] if need in names] for name in names}
         self._workers = workers
-        self.stopped = threading.Event()
+        self._cancel = cancel
 
-    def run(
-        self,
-        work: Callable[[str], Result],
-        done: Callable[[str, Result], None],
-        failed: Callable[[str, BaseException], bool],
-    ) -> list[str]:
-        """Runs everything; `failed` says whether to go on with what does not depend on the failure.
+    def run(self, work: Callable[[str], Result], ended: Callable[[str, Future[Result]], bool]) -> list[str]:
+        """Runs everything; `ended` hears of each end and says whether to go on.
 
-        Returns the names that were never started.
+        Returns the names that were not carried out: never begun, or told to stop.
         """
         finished: set[str] = set()
         running: dict[Future[Result], str] = {}
         with ThreadPoolExecutor(self._workers, thread_name_prefix="table") as pool:
             try:
                 while True:
-                    if not self.stopped.is_set():
-                        for name in self._ready(finished):
-                            self._waiting.remove(name)
-                            running[pool.submit(work, name)] = name
+                    for name in self._ready(finished):
+                        self._waiting.remove(name)
+                        running[pool.submit(work, name)] = name
                     if not running:
                         return list(self._waiting)
-                    ended, _ = wait(running, return_when=FIRST_COMPLETED)
-                    for future in ended:
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
                         name = running.pop(future)
-                        if (error := future.exception()) is None:
-                            done(name, future.result())
+                        if not ended(name, future):
+                            return [*self._stop(running), *self._waiting]
+                        if future.exception() is None:
                             finished.add(name)
-                        elif not failed(name, error):
-                            self.stopped.set()
             except BaseException:
-                self.stopped.set()
-                for future in running:
-                    future.cancel()
+                self._stop(running)
                 raise
 
     def _ready(self, finished: set[str]) -> list[str]:
         return [name for name in self._waiting if all(need in finished for need in self._needs[name])]
+
+    def _stop(self, running: Mapping[Future[Result], str]) -> list[str]:
+        for future in running:
+            future.cancel()
+        while wait(running, timeout=_PATIENCE_SECONDS).not_done:
+            self._cancel()
+        return list(running.values())
+
+
+class Later(Generic[Result]):
+    """Something begun in the background; a process that is told to end does not wait for it."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._outcome: Future[Result] = Future()
+        threading.Thread(target=self._run, args=(work,), daemon=True).start()
+
+    def _run(self, work: Callable[[], Result]) -> None:
+        try:
+            self._outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - handed to whoever asks for the result
+            self._outcome.set_exception(error)
+
+    def result(self) -> Result:
+        """What came of it, once it is there."""
+        return self._outcome.result()

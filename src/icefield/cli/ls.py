@@ -1,0 +1,134 @@
+"""`icefield ls`: the tables of a project, as a list or as a picture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from icefield.cli import output
+from icefield.cli.guard import guarded
+from icefield.cli.opening import lake_of, undeclared
+from icefield.cli.options import HERE, Exclude, Json, ProfileName, ProjectDir, words
+from icefield.cli.output import Column, Count
+from icefield.cli.wording import ago, from_ms
+from icefield.declare import Files
+from icefield.graph import Graph, select
+from icefield.graph.svg import draw
+from icefield.lake.embedded import now_ms
+from icefield.project import open_project
+
+if TYPE_CHECKING:
+    from icefield.graph import Node
+    from icefield.graph.state import TableState
+
+_COLUMNS = (
+    "table",
+    "refresh",
+    "inputs",
+    Column(name="checks", right=True),
+    Column(name="rows", right=True),
+    "state",
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ls")(guarded(ls))
+
+
+def ls(
+    selector: Annotated[
+        list[str] | None, typer.Argument(metavar="[SELECT]...", help="Only these: name, +name, tag:x, gold.*")
+    ] = None,
+    as_json: Json = False,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Draw the graph into a file; - is stdout.")
+    ] = None,
+    exclude: Exclude = None,
+    project: ProjectDir = HERE,
+    profile: ProfileName = None,
+) -> None:
+    """List the declared tables, what they read, and how they stand in the lake."""
+    opened = open_project(project, profile)
+    chosen = select(opened.graph, words(selector), exclude=words(exclude))
+    if svg is not None:
+        return _draw(opened.graph, chosen, svg)
+    states = lake_of(opened).states()
+    rows = [_row(opened.graph[name], states.get(name)) for name in chosen]
+    if not selector and not exclude:
+        rows += [_undeclared(states[name]) for name in undeclared(opened, sorted(states))]
+    if as_json:
+        output.json(rows)
+    else:
+        output.table(_COLUMNS, [_cells(row) for row in rows])
+    return None
+
+
+def _draw(graph: Graph, chosen: tuple[str, ...], file: Path) -> None:
+    picture = draw(_part(graph, chosen))
+    if str(file) == "-":
+        output.line(picture.rstrip("\n"))
+    else:
+        file.write_text(picture, encoding="utf-8")
+        output.note(f"drawn: {file}")
+
+
+def _part(graph: Graph, chosen: tuple[str, ...]) -> Graph:
+    """The chosen tables alone; what they read outside of the choice is left out."""
+    nodes = {
+        name: replace(graph[name], edges=tuple(e for e in graph[name].edges if e.table is None or e.table in chosen))
+        for name in chosen
+    }
+    return Graph(nodes=nodes, order=chosen)
+
+
+def _row(node: Node, state: TableState | None) -> dict[str, Any]:
+    return {
+        "table": node.name,
+        "declared": True,
+        "refresh": node.refresh.kind,
+        "source": node.source.path if isinstance(node.source, Files) else None,
+        "inputs": list(node.inputs),
+        "checks": [check.name for check in (*node.row_checks, *node.table_checks)],
+        "tags": list(node.tags),
+        "comment": node.comment,
+        "location": str(node.location),
+        "code_changed": state is not None and state.fingerprint != node.fingerprint,
+        **_standing(state),
+    }
+
+
+def _undeclared(state: TableState) -> dict[str, Any]:
+    nothing: dict[str, Any] = {"refresh": None, "source": None, "inputs": [], "checks": [], "tags": [], "comment": ""}
+    told = {"location": None, "code_changed": False}
+    return {"table": state.name, "declared": False, **nothing, **told, **_standing(state)}
+
+
+def _standing(state: TableState | None) -> dict[str, Any]:
+    if state is None:
+        return {"run": None, "rows": None, "published_at": None}
+    return {"run": state.run, "rows": state.rows, "published_at": from_ms(state.published_ms)}
+
+
+def _cells(row: dict[str, Any]) -> list[Any]:
+    reads = [row["source"]] if row["source"] else []
+    rows = "" if row["rows"] is None else Count(row["rows"])
+    return [
+        row["table"],
+        row["refresh"] or "",
+        ", ".join([*reads, *row["inputs"]]),
+        len(row["checks"]) or "",
+        rows,
+        _state(row),
+    ]
+
+
+def _state(row: dict[str, Any]) -> str:
+    if row["published_at"] is None:
+        return "not built yet"
+    told = ago(int(row["published_at"].timestamp() * 1000), now_ms())
+    if not row["declared"]:
+        return f"undeclared, published {told}"
+    return f"published {told}" + (", code changed since" if row["code_changed"] else "")

@@ -1,0 +1,34 @@
+"""Options that several commands share, so that they read and mean the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ProjectDir = Annotated[
+    Path, typer.Option("-p", "--project", metavar="DIR", help="The project's folder, or one inside it.")
+]
+ProfileName = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="The profile of icefield.toml.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Select = Annotated[
+    list[str] | None,
+    typer.Option("-s", "--select", metavar="SELECTOR", help="Only these: name, +name, name+, tag:x, gold.*"),
+]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="SELECTOR", help="Not these.")]
+FullRefresh = Annotated[bool, typer.Option("--full-refresh", help="Compute the tables again from everything.")]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option("--accept", metavar="TABLE", help="Take its new code without a rebuild of the rows it has."),
+]
+AsOf = Annotated[
+    str | None, typer.Option("--as-of", metavar="RUN|TIME", help="The lake as a run left it, or as it was at a time.")
+]
+
+HERE = Path()
+
+
+def words(values: list[str] | None) -> str:
+    """Repeated options are one selector: their union."""
+    return " ".join(values or ())

@@ -1,0 +1,141 @@
+"""The one module that prints: results to stdout, everything else to stderr; tables drawn on a terminal, plain in a pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from icefield.errors import IcefieldError
+from icefield.query.text import json_rows, json_text, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+    from rich.table import Table
+
+#: Rows that a terminal is shown at most; files and JSON get all of them.
+SHOWN = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a printed table."""
+
+    name: str
+    right: bool = False
+
+
+def line(text: str = "") -> None:
+    """One line of the result."""
+    sys.stdout.write(text + "\n")
+
+
+def heading(text: str) -> None:
+    """What the lines below are about."""
+    line(f"\n\033[1m{text}\033[0m" if _is_terminal(sys.stdout) else f"\n{text}")
+
+
+def note(text: str) -> None:
+    """Something said beside the result."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def json(value: Any) -> None:
+    """A value as JSON: an array has one element a line."""
+    if isinstance(value, list):
+        line("[" + ",".join("\n  " + json_text(item) for item in value) + ("\n]" if value else "]"))
+    else:
+        line(json_text(value))
+
+
+def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Rows as a JSON array of objects, one a line."""
+    sys.stdout.writelines(json_rows(columns, rows))
+
+
+def error(problem: BaseException) -> None:
+    """What went wrong, in one paragraph; the traceback only where it was asked for."""
+    if os.environ.get("ICEFIELD_DEBUG") == "1":
+        sys.stderr.write("".join(traceback.format_exception(problem)))
+    if isinstance(problem, IcefieldError):
+        return failure(str(problem))
+    told = f"{type(problem).__name__}: {problem}".strip()
+    failure(f"unexpected: {told}\n  next:  see where it came from with ICEFIELD_DEBUG=1; the lake is as it was")
+    return None
+
+
+def failure(text: str) -> None:
+    """An error's text."""
+    note(f"\033[1;31merror\033[0m {text}" if _is_terminal(sys.stderr) else f"error {text}")
+
+
+def table(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> None:
+    """Rows under their headings."""
+    heads = [column if isinstance(column, Column) else Column(name=column) for column in columns]
+    shown = [[_cell(value) for value in row] for row in rows]
+    if _is_terminal(sys.stdout):
+        _console().print(drawn(heads, shown))
+    else:
+        for text in _aligned(heads, shown):
+            line(text)
+
+
+def live(render: Callable[[], RenderableType]) -> Live:
+    """A display on stderr that is drawn again while something goes on, and gone when it is done."""
+    from rich.console import Console  # noqa: PLC0415 - 50 ms that only a terminal needs
+    from rich.live import Live  # noqa: PLC0415
+
+    return Live(
+        get_renderable=render, console=Console(stderr=True), transient=True, refresh_per_second=5, redirect_stdout=False
+    )
+
+
+def drawn(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
+    """A table as Rich draws it."""
+    from rich import box  # noqa: PLC0415 - as above
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in columns:
+        found.add_column(column.name, justify="right" if column.right else "left", overflow="fold")
+    for row in rows:
+        found.add_row(*(Text(cell) for cell in row))
+    return found
+
+
+def progress_is_drawn() -> bool:
+    """Whether stderr is a terminal that can be drawn on."""
+    return _is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+
+
+def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    flat = [[" ".join(cell.split()) if "\n" in cell else cell for cell in row] for row in rows]
+    widths = [max(len(text) for text in (column.name, *cells)) for column, *cells in zip(columns, *flat, strict=True)]
+    for row in ([column.name for column in columns], *flat):
+        cells = zip(columns, row, widths, strict=True)
+        yield "  ".join(text.rjust(w) if column.right else text.ljust(w) for column, text, w in cells).rstrip()
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, Count) else plain(value)
+
+
+class Count(int):
+    """A whole number that is shown with separators."""
+
+
+def _console() -> Console:
+    from rich.console import Console  # noqa: PLC0415 - as above
+
+    return Console()
+
+
+def _is_terminal(stream: Any) -> bool:
+    return bool(stream.isatty()) and "NO_COLOR" not in os.environ

@@ -1,0 +1,115 @@
+"""What a run shows while it goes on: a live table on a terminal, one line a step otherwise."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from icefield.cli import output
+from icefield.cli.output import Column
+from icefield.cli.wording import number, seconds
+from icefield.run.events import Event, PhaseStarted, RunOvertaken, TableOutcome, TableStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from icefield.run.events import Listener
+
+PHASES = {
+    "plan": "planning",
+    "start": "starting Spark",
+    "analyse": "analysing the tables",
+    "stage": "staging",
+    "audit": "checking across tables",
+    "publish": "publishing",
+}
+DONE = {"published": "done", "failed": "FAILED", "skipped": "skipped", "unchanged": "unchanged"}
+_COLUMNS = (
+    Column(name="table"),
+    Column(name="state"),
+    Column(name="rows", right=True),
+    Column(name="quarantined", right=True),
+    Column(name="time", right=True),
+)
+
+
+@contextmanager
+def showing() -> Iterator[Listener]:
+    """A listener for a run."""
+    if output.progress_is_drawn():
+        display = _Display()
+        with output.live(display.render):
+            yield display.hear
+    else:
+        yield _tell
+
+
+def _tell(event: Event) -> None:
+    """One line for a reader of a log."""
+    clock = time.strftime("%H:%M:%S")
+    match event:
+        case PhaseStarted(phase="plan"):
+            pass
+        case PhaseStarted():
+            output.note(f"{clock} {PHASES[event.phase]}")
+        case TableOutcome(status="published"):
+            aside = f"  {number(event.rows_quarantined)} quarantined" if event.rows_quarantined else ""
+            rows = f"{number(event.rows_added)} rows"
+            output.note(f"{clock} {event.table}  {event.action}  {rows}{aside}  {seconds(event.seconds)}")
+        case TableOutcome():
+            output.note(f"{clock} {event.table}  {event.action}  {DONE[event.status]}")
+        case RunOvertaken():
+            output.note(f"{clock} overtaken on {', '.join(event.tables)}; planning again")
+        case TableStarted():
+            pass
+
+
+@dataclass(slots=True)
+class _Display:
+    """The state of a run as far as it is known; drawn by another thread than those that tell of it."""
+
+    begun: float = field(default_factory=time.monotonic)
+    phase: str = "plan"
+    started: dict[str, tuple[str, float]] = field(default_factory=dict)
+    outcomes: dict[str, TableOutcome] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def hear(self, event: Event) -> None:
+        with self._guard:
+            match event:
+                case PhaseStarted():
+                    self.phase = event.phase
+                    if event.plan is not None:
+                        self.waiting = tuple(step.table for step in event.plan.work)
+                case TableStarted():
+                    self.started[event.table] = (event.action, time.monotonic())
+                case TableOutcome():
+                    self.outcomes[event.table] = event
+                case RunOvertaken():
+                    self.started, self.outcomes = {}, {}
+
+    def render(self) -> RenderableType:
+        from rich.console import Group  # noqa: PLC0415 - only a terminal needs it
+        from rich.text import Text  # noqa: PLC0415
+
+        with self._guard:
+            rows = [self._row(name) for name in self.waiting]
+            done = sum(name in self.outcomes for name in self.waiting)
+            count = f"  {done} of {len(rows)} tables" if rows else ""
+            head = f"{PHASES[self.phase]}{count}  {seconds(time.monotonic() - self.begun)}"
+        return Group(output.drawn(_COLUMNS, rows), Text(head, style="bold")) if rows else Text(head, style="bold")
+
+    def _row(self, name: str) -> list[str]:
+        if (outcome := self.outcomes.get(name)) is not None:
+            rows, aside = number(outcome.rows_added), number(outcome.rows_quarantined or None)
+            return [name, DONE[outcome.status], rows, aside, seconds(outcome.seconds)]
+        if name in self.started:
+            action, begun = self.started[name]
+            return [name, action, "", "", seconds(time.monotonic() - begun)]
+        return [name, "waiting", "", "", ""]

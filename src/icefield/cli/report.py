@@ -1,0 +1,152 @@
+"""What a run was, told at its end."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from icefield.cli import output
+from icefield.cli.output import Column, Count
+from icefield.cli.plan import nothing_new
+from icefield.cli.wording import from_ms, plural, seconds, size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from icefield.engine.audit import CheckResult
+    from icefield.project import Project
+    from icefield.run.events import RunResult, TableOutcome
+
+_BUILT = (
+    "table",
+    "action",
+    Column(name="added", right=True),
+    Column(name="total", right=True),
+    Column(name="quarantined", right=True),
+    Column(name="seconds", right=True),
+    "",
+)
+_ROWS = Column(name="rows", right=True)
+
+
+def show(result: RunResult, project: Project, same: str) -> None:
+    """The report as text; `same` is the option that a next command needs to mean this project."""
+    if result.status == "nothing new":
+        output.line(f"{nothing_new(result.plan)} ({seconds(result.seconds)})")
+        return
+    output.table(_BUILT, [_built(outcome) for outcome in result.tables])
+    _show_set_aside(result)
+    _show_warnings(result)
+    output.line()
+    output.line(f"time   {', '.join(f'{phase} {seconds(spent)}' for phase, spent in result.phases.items())}")
+    output.line(f"lake   {project.profile.lake}, {size(_size(project.profile.lake))}")
+    output.line(f"log    {result.log}")
+    if result.error:
+        output.failure(result.error)
+    elif failed := [outcome for outcome in result.tables if outcome.error]:
+        output.failure("\n".join(outcome.error for outcome in failed))
+    _show_next(result, project, same)
+    output.line(_headline(result))
+    output.line(_tally(result))
+
+
+def _headline(result: RunResult) -> str:
+    if result.status == "failed":
+        return f"\nRun {result.run} failed after {seconds(result.seconds)}: nothing was published, the lake is as it was."
+    changed = plural(sum(outcome.status == "published" for outcome in result.tables), "table")
+    return f"\nRun {result.run} published {changed} in {seconds(result.seconds)}."
+
+
+def _tally(result: RunResult) -> str:
+    """The line that scripts look for, in dbt's words."""
+    warned = {check.table for check in result.checks if check.status == "warned"}
+    errors = sum(outcome.status == "failed" for outcome in result.tables)
+    skipped = sum(outcome.status == "skipped" for outcome in result.tables)
+    fine = [outcome for outcome in result.tables if outcome.status in ("published", "unchanged")]
+    warns = sum(outcome.table in warned for outcome in fine)
+    total = len(result.tables)
+    return f"Done. PASS={len(fine) - warns} WARN={warns} ERROR={errors} SKIP={skipped} TOTAL={total}"
+
+
+def _built(outcome: TableOutcome) -> list[Any]:
+    told = {"published": "", "unchanged": "unchanged", "skipped": f"skipped: {outcome.reason}", "failed": "FAILED"}
+    counted = outcome.status in ("published", "unchanged")
+    return [
+        outcome.table,
+        outcome.action,
+        Count(outcome.rows_added) if counted else "",
+        Count(outcome.rows_total) if counted else "",
+        Count(outcome.rows_quarantined) if outcome.rows_quarantined else "",
+        f"{outcome.seconds:.1f}" if counted else "",
+        told[outcome.status],
+    ]
+
+
+def _show_set_aside(result: RunResult) -> None:
+    for status, title in (("quarantined", "Quarantined, and why"), ("dropped", "Dropped, and why")):
+        found = [check for check in result.checks if check.status == status]
+        if found:
+            output.heading(title)
+            output.table(("table", "reason", _ROWS), [(c.table, _reason(c), Count(c.failed_rows)) for c in _sorted(found)])
+
+
+def _show_warnings(result: RunResult) -> None:
+    found = [check for check in result.checks if check.status in ("warned", "deferred", "failed", "error")]
+    if found:
+        output.heading("Checks that did not hold")
+        rows = [(c.table, c.check, c.status, Count(c.failed_rows), c.detail) for c in _sorted(found)]
+        output.table(("table", "check", "outcome", _ROWS, "seen"), rows)
+
+
+def _reason(check: CheckResult) -> str:
+    return "malformed" if check.check == "every line can be read" else f"not: {check.check}"
+
+
+def _sorted(checks: list[CheckResult]) -> list[CheckResult]:
+    return sorted(checks, key=lambda check: (check.table, -check.failed_rows, check.check))
+
+
+def _show_next(result: RunResult, project: Project, same: str) -> None:
+    if result.status != "published":
+        return
+    published = [outcome.table for outcome in result.tables if outcome.status == "published"]
+    readers = project.graph.readers()
+    ends = [table for table in published if not readers[table]] or published
+    aside = next((outcome.table for outcome in result.tables if outcome.rows_quarantined), None)
+    output.heading("Next")
+    if ends:
+        output.line(f'  icefield sql{same} "SELECT * FROM {ends[0]} LIMIT 10"')
+        output.line(f"  icefield table history{same} {ends[0]}")
+    if aside:
+        output.line(f"  icefield quarantine show{same} {aside}")
+    output.line(f'  icefield sql{same} "SELECT * FROM ops.runs ORDER BY started_at"')
+
+
+def as_data(result: RunResult, project: Project) -> dict[str, Any]:
+    """The report as JSON has it."""
+    return {
+        "run": result.run or None,
+        "status": result.status,
+        "ok": result.ok,
+        "seconds": round(result.seconds, 3),
+        "phases": {phase: round(spent, 3) for phase, spent in result.phases.items()},
+        "published_at": None if result.published_ms is None else from_ms(result.published_ms),
+        "tables": [asdict(outcome) for outcome in result.tables],
+        "checks": [asdict(check) for check in result.checks],
+        "lake": {"path": str(project.profile.lake), "bytes": _size(project.profile.lake)},
+        "log": result.log,
+        "error": result.error,
+    }
+
+
+def _size(folder: Path) -> int:
+    """Bytes on disk below a folder; what vanishes while it is counted does not count."""
+    total = 0
+    for path, _, files in os.walk(folder):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(path, name)).st_size  # noqa: PTH118 - a Path for each file is slow
+            except OSError:
+                continue
+    return total

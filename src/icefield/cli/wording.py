@@ -1,0 +1,50 @@
+"""Numbers, sizes and times as people read them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+def number(value: int | None) -> str:
+    """12345 -> 12,345."""
+    return "" if value is None else f"{value:,}"
+
+
+def plural(count: int, noun: str) -> str:
+    """1 table, 2 tables."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def size(count: float) -> str:
+    """1536 -> 1.5 KB."""
+    for unit in _UNITS:
+        if count < 1000 or unit == _UNITS[-1]:
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def seconds(value: float) -> str:
+    """3.25 -> 3.2 s; 95 -> 1 min 35 s."""
+    return f"{value:.1f} s" if value < 60 else f"{int(value // 60)} min {int(value % 60)} s"
+
+
+def moment(time: dt.datetime) -> str:
+    """A time in UTC, to the second."""
+    return time.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def from_ms(value: int) -> dt.datetime:
+    """Milliseconds since 1970 as a time."""
+    return dt.datetime.fromtimestamp(value / 1000, dt.UTC)
+
+
+def ago(value_ms: int, now_ms: int) -> str:
+    """How long ago something was, roughly."""
+    passed = max(0, (now_ms - value_ms) // 1000)
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if passed >= length:
+            return f"{plural(passed // length, unit)} ago"
+    return "just now"

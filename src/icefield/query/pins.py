@@ -1,0 +1,142 @@
+"""Which version of each table a reader sees: all tables from one read of the catalog, now or as a run left them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from icefield.declare.suggest import did_you_mean
+from icefield.errors import LakeDamaged, NoLake, NothingPublished, UnknownRun
+from icefield.lake import metadata as meta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from icefield.lake.embedded import EmbeddedLake
+    from icefield.lake.metadata import Metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """One table at one version."""
+
+    table: str
+    location: str
+    metadata: Metadata
+    snapshot: int | None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the metadata file itself stands at this version; if not, an older snapshot of it is read."""
+        return self.snapshot == _current(self.metadata)
+
+
+def pin_now(lake: EmbeddedLake) -> dict[str, Pin]:
+    """The published lake, from one read of its pointers."""
+    return _pins(_pointers(lake))
+
+
+def pin_branch(lake: EmbeddedLake, run: str) -> dict[str, Pin]:
+    """The lake as an unpublished run sees it: one that is going on, or a failed one whose branch is kept."""
+    _pointers(lake)
+    branches = {owner: branch for branch, owner in lake.catalog.branches().items()}
+    found = [owner for owner in branches if owner.startswith(run)]
+    if len(found) != 1:
+        raise UnknownRun(
+            f"{'several runs start' if found else 'no branch is kept of a run that starts'} with `{run}`",
+            where=str(lake.root),
+            remedy=f"kept: {', '.join(sorted(branches)) or 'none'}; a published run is read with --as-of RUN",
+        )
+    return _pins(lake.pointers(branches[found[0]]))
+
+
+def pin_as_of(lake: EmbeddedLake, moment: str, read_runs: Callable[[Pin], Sequence[tuple[str, str]]]) -> dict[str, Pin]:
+    """The whole lake as a run (its id, or the unique beginning of one) left it, or as it was at a time."""
+    now = pin_now(lake)
+    runs = read_runs(now["ops.runs"]) if "ops.runs" in now else ()
+    at_ms = _moment(moment, runs, now)
+    then = {name: pin for name, current in now.items() if (pin := _as_of(current, at_ms)) is not None}
+    if not then:
+        raise NothingPublished(f"nothing was published yet at {moment}", where=str(lake.root), remedy=_listed(runs))
+    return then
+
+
+def _pointers(lake: EmbeddedLake) -> dict[str, str]:
+    if not lake.exists:
+        raise NoLake(lake.root)
+    lake.require_in_place()
+    return lake.pointers()
+
+
+def _pins(pointers: Mapping[str, str]) -> dict[str, Pin]:
+    return {name: _pin(name, location) for name, location in sorted(pointers.items())}
+
+
+def _pin(table: str, location: str) -> Pin:
+    try:
+        metadata = meta.load(location)
+    except (OSError, ValueError) as error:
+        raise LakeDamaged(
+            f"the metadata of {table} cannot be read: {getattr(error, 'strerror', None) or error}",
+            where=location,
+            remedy="bring that file back from a copy; no command of icefield removes metadata that the catalog names",
+        ) from error
+    return Pin(table=table, location=location, metadata=metadata, snapshot=_current(metadata))
+
+
+def _current(metadata: Metadata) -> int | None:
+    snapshot = metadata.get("current-snapshot-id")
+    return None if snapshot in (None, -1) else int(snapshot)
+
+
+def _as_of(pin: Pin, at_ms: int) -> Pin | None:
+    """A table as it stood then: its metadata file of that time, or, where that is gone, the snapshot of that time."""
+    if pin.metadata["last-updated-ms"] <= at_ms:
+        return pin
+    for entry in reversed(pin.metadata.get("metadata-log", [])):
+        if entry["timestamp-ms"] <= at_ms:
+            if meta.local_path(entry["metadata-file"]).exists():
+                return _pin(pin.table, entry["metadata-file"])
+            break
+    snapshot = meta.as_of(pin.metadata, at_ms)
+    if snapshot is None:
+        return None
+    return Pin(table=pin.table, location=pin.location, metadata=pin.metadata, snapshot=snapshot)
+
+
+def _moment(moment: str, runs: Sequence[tuple[str, str]], now: Mapping[str, Pin]) -> int:
+    """The time meant, in milliseconds; what is the beginning of a run's id is that run."""
+    found = [(run, status) for run, status in runs if run.startswith(moment)]
+    published = [run for run, status in found if status == "published"]
+    if len(published) > 1:
+        raise UnknownRun(f"several runs start with `{moment}`: {', '.join(published)}", remedy="write more of the id")
+    if published:
+        at_ms = meta.run_published_at(now["ops.runs"].metadata, published[0])
+        if at_ms is None:
+            raise UnknownRun(f"the lake as run {published[0]} left it is no longer kept", remedy=_listed(runs))
+        return at_ms
+    if found:
+        run, status = found[0]
+        raise UnknownRun(
+            f"run {run} {status}, so it published nothing",
+            remedy=f"see what it staged: icefield sql --run {run} ..., or name another; {_listed(runs)}",
+        )
+    return _time(moment, runs)
+
+
+def _time(text: str, runs: Sequence[tuple[str, str]]) -> int:
+    try:
+        time = dt.datetime.fromisoformat(text)
+    except ValueError:
+        near = did_you_mean(text, [run for run, status in runs if status == "published"][-12:], all_of_them="runs")
+        raise UnknownRun(
+            f"`{text}` is neither a run of this lake nor a time such as 2026-11-15T12:00", remedy=near
+        ) from None
+    aware = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+    return int(aware.timestamp() * 1000)
+
+
+def _listed(runs: Sequence[tuple[str, str]]) -> str:
+    published = [run for run, status in runs if status == "published"]
+    return f"published runs, newest first: {', '.join(published[:-7:-1]) or 'none'}"
