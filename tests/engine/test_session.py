@@ -104,6 +104,18 @@ def test_a_session_works_is_quiet_and_is_one(tmp_path):
     assert not (tmp_path / "spark-warehouse").exists()
 
 
+def test_python_functions_run_on_this_python(tmp_path):
+    answer, _ = run(
+        tmp_path,
+        """
+        from pyspark.sql.functions import udf
+        prefix = spark.range(1).select(udf(lambda _: sys.prefix)("id")).first()[0]
+        print(json.dumps(prefix))
+        """,
+    )
+    assert answer == sys.prefix
+
+
 def test_a_setting_that_needs_another_process_is_refused_and_a_stopped_session_starts_again(tmp_path):
     answer, _ = run(
         tmp_path,

@@ -91,6 +91,11 @@ def table(
         tags=texts("tags", tags),
         location=location,
     )
+    return _waiting_for_its_function(name, location, build)
+
+
+def _waiting_for_its_function(name: str, location: Location, build: Callable[..., Table]) -> Callable[[F], F]:
+    """The decorator: until it is applied, the load knows that a declaration is unfinished."""
     registry = current()
     token = object()
     if registry is not None:

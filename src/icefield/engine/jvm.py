@@ -198,8 +198,6 @@ def _environment(conf: Mapping[str, str], scratch: Path) -> dict[str, str]:
         "SPARK_HOME": str(spark_folder()),
         "SPARK_CONNECT_MODE": "0",
     }
-    # Python functions inside Spark run on this very Python, not on whichever python3 comes first on PATH.
-    environment.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local(conf):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     chosen = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))

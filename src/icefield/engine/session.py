@@ -171,6 +171,8 @@ def _connect(jvm: Jvm, gateway: ClientServer, conf: Mapping[str, str]) -> _Live:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    # Python functions inside Spark run on this very Python, not on whichever python3 comes first on PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         SparkContext._ensure_initialized(gateway=gateway)
         spark_conf = SparkConf(_jvm=gateway.jvm)

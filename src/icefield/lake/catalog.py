@@ -172,6 +172,18 @@ class Catalog:
             failpoint("publish.before-commit")
         failpoint("publish.before-answer")
 
+    def relocate(self, catalog: str, pointers: Mapping[str, str], *, location: str) -> None:
+        """Points every table at its rewritten metadata and notes the lake's new folder, in one transaction."""
+        with self._transaction() as db:
+            for table, staged in pointers.items():
+                namespace, name = table.split(".")
+                db.execute(
+                    "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = NULL"
+                    " WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?",
+                    (staged, catalog, namespace, name),
+                )
+            db.execute("INSERT OR REPLACE INTO icefield_lake VALUES ('location', ?)", (location,))
+
     # -- connections
 
     @contextmanager

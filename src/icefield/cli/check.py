@@ -1,0 +1,56 @@
+"""`icefield check`: do the checks hold over what is published?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from icefield.cli import output
+from icefield.cli.guard import FAILED, guarded
+from icefield.cli.options import HERE, Exclude, Json, ProfileName, ProjectDir, Select, words
+from icefield.cli.output import Column, Count
+from icefield.cli.wording import plural
+from icefield.project import open_project
+from icefield.run.checking import check_project
+from icefield.run.planning import selected
+
+if TYPE_CHECKING:
+    from icefield.engine.audit import CheckResult
+
+_COLUMNS = ("table", "check", "outcome", Column(name="rows", right=True), "seen")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("check")(guarded(check))
+
+
+def check(
+    select: Select = None,
+    exclude: Exclude = None,
+    as_json: Json = False,
+    project: ProjectDir = HERE,
+    profile: ProfileName = None,
+) -> int:
+    """Evaluate the checks over the published lake. Nothing is changed; Spark is started."""
+    opened = open_project(project, profile)
+    selection = selected(opened, words(select), words(exclude))
+    results = check_project(opened, selection, lambda table: output.note(f"checking {table}"))
+    if as_json:
+        output.json([asdict(result) for result in results])
+    else:
+        _show(results)
+    return FAILED if any(result.stops for result in results) else 0
+
+
+def _show(results: list[CheckResult]) -> None:
+    bad = [result for result in results if result.status != "passed"]
+    if bad:
+        output.table(_COLUMNS, [(r.table, r.check, r.status, Count(r.failed_rows), r.detail) for r in bad])
+    passed = len(results) - len(bad)
+    output.line(f"{plural(len(results), 'check')}: {passed} passed, {len(bad)} did not" if bad else _all_passed(results))
+
+
+def _all_passed(results: list[CheckResult]) -> str:
+    return f"{plural(len(results), 'check')}, all passed" if results else "There are no checks to evaluate"

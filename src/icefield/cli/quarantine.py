@@ -1,0 +1,111 @@
+"""`icefield quarantine`: the rows that failed a check, why, and where they came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from icefield.cli import output
+from icefield.cli.guard import guarded
+from icefield.cli.opening import lake_at
+from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
+from icefield.cli.output import Column, Count
+from icefield.cli.wording import plural
+from icefield.declare.suggest import did_you_mean
+from icefield.errors import NoSuchTable
+from icefield.query import open_reader
+from icefield.query.overview import columns
+from icefield.query.reader import quoted
+
+if TYPE_CHECKING:
+    from icefield.query import Reader
+
+SUFFIX = "__quarantine"
+_ROWS = Column(name="rows", right=True)
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Rows that failed a check and wait, with their reasons.", no_args_is_help=True)
+    group.command("ls")(guarded(ls))
+    group.command("show")(guarded(show))
+    app.add_typer(group, name="quarantine")
+
+
+def ls(as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
+    """How many rows wait in quarantine, of which tables, and why."""
+    with open_reader(lake_at(project, profile)) as reader:
+        waiting = [_waiting(reader, name) for name in reader.pins if name.endswith(SUFFIX)]
+    if as_json:
+        output.json(waiting)
+    elif not any(one["rows"] for one in waiting):
+        output.line("Quarantine is empty")
+    else:
+        rows = [(one["table"], reason, Count(n)) for one in waiting for reason, n in one["reasons"].items()]
+        output.table(("table", "reason", _ROWS), rows)
+        output.line(f"{plural(sum(one['rows'] for one in waiting), 'row')} in quarantine")
+
+
+def show(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table whose bad rows to show.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 20,
+    as_json: Json = False,
+    project: ProjectDir = HERE,
+    profile: ProfileName = None,
+) -> None:
+    """Bad rows of a table: the reasons, the file and line they came from, and their text as it arrived."""
+    with open_reader(lake_at(project, profile)) as reader:
+        name = _find(reader, table)
+        found = reader.query(_bad_rows(reader, name, limit))
+        total = reader.count(name)
+    if as_json:
+        output.rows_as_json(found.columns, found.rows())
+        return
+    rows = [(", ".join(reasons or ()), _origin(file, line), raw) for reasons, file, line, raw, *_ in found.rows()]
+    output.table(("reasons", "from", "text"), rows)
+    output.note(f"{len(rows)} of {plural(total, 'row')}" + ("; --limit shows more" if len(rows) < total else ""))
+
+
+def _find(reader: Reader, table: str) -> str:
+    names = [name.removesuffix(SUFFIX) for name in reader.pins if name.endswith(SUFFIX)]
+    wanted = table.removesuffix(SUFFIX)
+    found = [name for name in names if wanted in (name, name.partition(".")[2])]
+    if len(found) != 1:
+        told = f"`{table}` may mean any of {', '.join(found)}" if found else f"`{table}` has no quarantine"
+        raise NoSuchTable(told, remedy=did_you_mean(table, names, all_of_them="tables with one"))
+    return found[0] + SUFFIX
+
+
+def _own(reader: Reader, name: str) -> dict[str, str]:
+    """How the quarantine calls its own columns: the author's keep their names where both would have the same."""
+    known = {column["name"] for column in columns(reader.pin(name))}
+    told = ("raw", "reasons", "run", "line", "arrival", "quarantined_at")
+    return {key: f'"quarantine_{key}"' if f"quarantine_{key}" in known else f'"{key}"' for key in told}
+
+
+def _waiting(reader: Reader, name: str) -> dict[str, Any]:
+    own = _own(reader, name)
+    reasons = reader.query(
+        # Every malformed line has a story of its own: together they are one reason.
+        "SELECT CASE WHEN reason LIKE 'malformed%' THEN 'malformed' ELSE reason END, count(*)"
+        f" FROM (SELECT unnest({own['reasons']}) AS reason FROM {quoted(name)}) GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
+    return {"table": name.removesuffix(SUFFIX), "rows": reader.count(name), "reasons": dict(reasons.rows())}
+
+
+def _bad_rows(reader: Reader, name: str, limit: int) -> str:
+    own = _own(reader, name)
+    table = name.removesuffix(SUFFIX).replace("'", "''")
+    files = "SELECT NULL::BIGINT AS arrival, NULL::VARCHAR AS path WHERE false"
+    if "ops.files" in reader.pins:
+        files = f"SELECT arrival, any_value(path) AS path FROM ops.files WHERE \"table\" = '{table}' GROUP BY 1"
+    return (
+        f"SELECT q.{own['reasons']} AS reasons, f.path AS file, q.{own['line']} AS line, q.{own['raw']} AS raw,"
+        f" q.{own['run']} AS run, q.{own['quarantined_at']} AS quarantined_at"
+        f" FROM {quoted(name)} q LEFT JOIN ({files}) f ON f.arrival = q.{own['arrival']}"
+        f" ORDER BY q.{own['arrival']}, q.{own['line']} LIMIT {limit}"
+    )
+
+
+def _origin(file: str | None, line: int | None) -> str:
+    return f"{file}:{line}" if file and line is not None else file or ""

@@ -1,0 +1,141 @@
+"""`icefield table`: one table, what it is and how it came to be."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from icefield.cli import output
+from icefield.cli.guard import guarded
+from icefield.cli.opening import lake_at
+from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
+from icefield.cli.output import Column, Count
+from icefield.cli.wording import from_ms, moment, number, size
+from icefield.errors import IcefieldError
+from icefield.lake.history import TableVersion, history
+from icefield.project import open_project
+from icefield.query.overview import overview
+from icefield.query.pins import pin_now
+from icefield.query.reader import find_pin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from icefield.graph import Node
+    from icefield.query import Pin
+
+_HISTORY = (
+    "published (UTC)",
+    "run",
+    "operation",
+    Column(name="added", right=True),
+    Column(name="removed", right=True),
+    Column(name="total", right=True),
+    Column(name="growth", right=True),
+)
+Name = Annotated[str, typer.Argument(metavar="TABLE", help="Its full name, or a last part that is unique.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="One table: what it is, and how it came to be.", no_args_is_help=True)
+    group.command("show")(guarded(show))
+    group.command("history")(guarded(versions))
+    app.add_typer(group, name="table")
+
+
+def show(name: Name, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
+    """Columns, size, checks and inputs of a table."""
+    pin = _pin(name, project, profile)
+    facts = _facts(pin, _node(pin.table, project, profile))
+    if as_json:
+        return output.json(facts)
+    shown = {key: value for key, value in facts.items() if key not in ("columns", "checks") and value not in ("", None, [])}
+    for key, value in shown.items():
+        output.line(f"{key:13} {_plain(key, value)}")
+    output.heading("Columns")
+    output.table(("name", "type", "comment"), [(c["name"], c["type"], c["comment"]) for c in facts["columns"]])
+    if facts["checks"]:
+        output.heading("Checks")
+        output.table(("check", "otherwise"), [(c["check"], c["otherwise"]) for c in facts["checks"]])
+    return None
+
+
+def versions(name: Name, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
+    """Every published version of a table: when, by which run, and how many rows it added."""
+    found = history(_pin(name, project, profile).metadata)
+    if as_json:
+        output.json([asdict(version) for version in found])
+    else:
+        output.table(_HISTORY, [_version(version) for version in found])
+
+
+def _pin(name: str, project: Path, profile: str | None) -> Pin:
+    return find_pin(pin_now(lake_at(project, profile)), name)
+
+
+def _node(table: str, project: Path, profile: str | None) -> Node | None:
+    """What the project says of the table; the lake can be looked at while the project's code is broken."""
+    try:
+        return open_project(project, profile).graph.nodes.get(table)
+    except IcefieldError:
+        return None
+
+
+def _facts(pin: Pin, node: Node | None) -> dict[str, Any]:
+    seen = overview(pin)
+    checks = () if node is None else (*node.row_checks, *node.table_checks)
+    return {
+        "table": pin.table,
+        "comment": seen["comment"],
+        "declared": str(node.location) if node else None,
+        "refresh": node.refresh.kind if node else None,
+        "inputs": list(node.inputs) if node else [],
+        "tags": list(node.tags) if node else [],
+        "partitioned": _partitions(pin),
+        "rows": seen["rows"],
+        "bytes": seen["bytes"],
+        "files": seen["files"],
+        "run": seen["run"],
+        "published_at": from_ms(seen["published_at"] // 1000),
+        "snapshot": seen["snapshot"],
+        "metadata": pin.location,
+        "columns": seen["columns"],
+        "checks": [{"check": check.name, "otherwise": check.otherwise} for check in checks],
+    }
+
+
+def _partitions(pin: Pin) -> list[str]:
+    schema = pin.metadata["current-schema-id"]
+    fields = next(s["fields"] for s in pin.metadata["schemas"] if s["schema-id"] == schema)
+    names = {field["id"]: field["name"] for field in fields}
+    chosen = pin.metadata["default-spec-id"]
+    spec = next(s["fields"] for s in pin.metadata["partition-specs"] if s["spec-id"] == chosen)
+    return [f"{part['transform']}({names.get(part['source-id'], part['name'])})" for part in spec]
+
+
+def _plain(key: str, value: Any) -> str:
+    match key:
+        case "bytes":
+            return size(value)
+        case "rows" | "files":
+            return number(value)
+        case "published_at":
+            return f"{moment(value)} UTC"
+        case _:
+            return ", ".join(value) if isinstance(value, list) else str(value)
+
+
+def _version(version: TableVersion) -> tuple[Any, ...]:
+    before = version.rows_total - version.growth
+    percent = f" ({100 * version.growth / before:+.1f} %)" if before else ""
+    return (
+        moment(version.published_at),
+        version.run,
+        version.operation,
+        Count(version.rows_added),
+        Count(version.rows_removed),
+        Count(version.rows_total),
+        f"{version.growth:+,}{percent}",
+    )

@@ -1,0 +1,91 @@
+"""Evaluates checks over the published lake; reads tables and changes none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from icefield.errors import NoLake
+from icefield.lake.catalog import LAKE
+from icefield.lake.embedded import EmbeddedLake, now_ms
+from icefield.project.cache import folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from icefield.declare import Check
+    from icefield.engine.audit import CheckResult
+    from icefield.graph import Node
+    from icefield.graph.state import TableState
+    from icefield.project import Project
+
+LOG = "check.log"
+
+
+def check_project(
+    project: Project, selection: Sequence[str], listener: Callable[[str], None] = lambda table: None
+) -> list[CheckResult]:
+    """The results of every check of the selected tables, each counted over all published rows."""
+    from icefield.engine.session import add_catalog, start_session  # noqa: PLC0415 - pyspark, for those who check
+    from icefield.engine.tables import quoted  # noqa: PLC0415
+
+    lake = EmbeddedLake(project.profile.lake)
+    if not lake.exists:
+        raise NoLake(lake.root)
+    lake.require_in_place()
+    states = lake.states()
+    log = folder(project.root) / LOG
+    spark = start_session(app=f"icefield {project.name}", conf=project.profile.spark, log=log)
+    add_catalog(spark, LAKE, uri=str(lake.catalog.path), warehouse=str(lake.warehouse))
+
+    def read(table: str) -> DataFrame | None:
+        if (state := states.get(table)) is None:
+            return None
+        name = ".".join(quoted(part) for part in (LAKE, *table.split(".")))
+        if state.version.snapshot is None:
+            return spark.table(name).limit(0)
+        return spark.read.option("versionAsOf", str(state.version.snapshot)).table(name)
+
+    results: list[CheckResult] = []
+    for table in selection:
+        listener(table)
+        results += _results(project.graph[table], states, read)
+    return results
+
+
+def _results(
+    node: Node, states: Mapping[str, TableState], read: Callable[[str], DataFrame | None]
+) -> list[CheckResult]:
+    from icefield.engine.audit import cross_results, own_results  # noqa: PLC0415 - pyspark
+
+    checks = (*node.row_checks, *node.table_checks)
+    if not checks:
+        return []
+    outcomes = {check.name: str(check.otherwise) for check in checks}
+    strict = replace(
+        node,
+        row_checks=tuple(_counted(check) for check in node.row_checks),
+        table_checks=tuple(_counted(check) for check in node.table_checks),
+    )
+    whole = read(node.name)
+    own = [] if whole is None else own_results(strict, whole, whole, now_ms())
+    found = [*own, *cross_results(strict, read)]
+    told = {result.check for result in found}
+    missing = [_deferred(node, check) for check in checks if node.name not in states and check.name not in told]
+    return [*(replace(result, otherwise=outcomes[result.check]) for result in found), *missing]
+
+
+def _counted(check: Check) -> Check:
+    """Rows that a check sets aside are no longer in the table; one that is there after all has to be counted."""
+    return check if check.otherwise in ("warn", "fail") else replace(check, otherwise="fail")
+
+
+def _deferred(node: Node, check: Check) -> CheckResult:
+    from icefield.engine.audit import CheckResult  # noqa: PLC0415 - pyspark
+
+    told = f"{node.name} is not built yet"
+    return CheckResult(
+        table=node.name, check=check.name, kind="", otherwise=str(check.otherwise), status="deferred", detail=told
+    )
