@@ -108,7 +108,8 @@ GOLD = {
                product_purchases / nullif(product_views, 0) AS conversion_rate,
                coalesce(sum(revenue), 0)::DECIMAL(18, 2) AS revenue_generated,
                coalesce(sum(stock), 0)::BIGINT AS current_stock_level
-        FROM (SELECT product_id, (event_type = 'view')::INTEGER AS views, (event_type = 'purchase')::INTEGER AS purchases
+        FROM (SELECT product_id, (event_type = 'view')::INTEGER AS views,
+                     (event_type = 'purchase')::INTEGER AS purchases
               FROM bronze.customer_events
               UNION ALL BY NAME
               SELECT product_id, CASE WHEN status = 'completed' THEN amount END AS revenue FROM silver.payment_analysis

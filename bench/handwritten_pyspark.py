@@ -41,10 +41,8 @@ FEEDS = {
         "first_response_at TIMESTAMP, resolved_at TIMESTAMP, satisfaction_score INT",
     ),
 }
-RESPONSE_SLA = (
-    "CASE priority WHEN 'critical' THEN 3600 WHEN 'high' THEN 14400 WHEN 'medium' THEN 28800 WHEN 'low' THEN 86400 END"
-)
-RESOLUTION_SLA = "CASE priority WHEN 'critical' THEN 14400 WHEN 'high' THEN 86400 WHEN 'medium' THEN 259200 WHEN 'low' THEN 604800 END"
+SLA = "CASE priority WHEN 'critical' THEN {} WHEN 'high' THEN {} WHEN 'medium' THEN {} WHEN 'low' THEN {} END * 3600"
+RESPONSE_SLA, RESOLUTION_SLA = SLA.format(1, 4, 8, 24), SLA.format(4, 24, 72, 168)
 RESPONSE = "(unix_timestamp(first_response_at) - unix_timestamp(created_at))"
 RESOLUTION = "(unix_timestamp(resolved_at) - unix_timestamp(created_at))"
 PAID = "IF(status = 'completed', amount, 0)"

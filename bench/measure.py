@@ -14,6 +14,7 @@ from pathlib import Path
 SAMPLE_SECONDS = 0.2
 LINGER_SECONDS = 120
 PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS = os.sysconf("SC_CLK_TCK")
 PROC = Path("/proc")
 
 
@@ -26,6 +27,7 @@ class Measured:
     """What one command took; `lingered` is how long processes that it left behind went on after it returned."""
 
     seconds: float
+    cpu_seconds: float
     peak_bytes: int
     lingered: float
     java: bool
@@ -38,6 +40,7 @@ class Process:
     parent: int
     group: int
     resident: int
+    cpu_seconds: float
     name: str
 
 
@@ -63,7 +66,13 @@ def measure(command: Sequence[str], *, output: Path, environment: Mapping[str, s
     if code != 0:
         last = output.read_text(encoding="utf-8", errors="replace").splitlines()[-30:]
         raise CommandFailed(f"exit code {code} of: {' '.join(command)}\n" + "\n".join(f"  {line}" for line in last))
-    return Measured(seconds=seconds, peak_bytes=family.peak_bytes, lingered=lingered, java=family.java)
+    return Measured(
+        seconds=seconds,
+        cpu_seconds=family.cpu_seconds,
+        peak_bytes=family.peak_bytes,
+        lingered=lingered,
+        java=family.java,
+    )
 
 
 @dataclass(slots=True)
@@ -74,6 +83,7 @@ class _Family:
     members: set[int] = field(default_factory=set)
     peak_bytes: int = 0
     java: bool = False
+    _cpu: dict[int, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread = field(init=False)
@@ -82,6 +92,11 @@ class _Family:
         self.members.add(self.root)
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all of them, as last seen: the last moments of each are missing, up to one interval of sampling."""
+        return sum(self._cpu.values())
 
     def wait_until_gone(self) -> float:
         """How long any process of the family outlived the first one."""
@@ -112,6 +127,7 @@ class _Family:
                 self.members |= found
                 found = {pid for pid, it in table.items() if it.parent in self.members}
             mine = [table[pid] for pid in self.members if pid in table]
+            self._cpu |= {pid: table[pid].cpu_seconds for pid in self.members if pid in table}
             self.peak_bytes = max(self.peak_bytes, sum(it.resident for it in mine))
             self.java = self.java or any(Path(it.name).name == "java" for it in mine)
 
@@ -134,18 +150,33 @@ def _from_proc() -> dict[int, Process]:
         facts = rest.split()
         if facts[0] not in "ZX":
             table[int(entry)] = Process(
-                parent=int(facts[1]), group=int(facts[2]), resident=int(facts[21]) * PAGE, name=name
+                parent=int(facts[1]),
+                group=int(facts[2]),
+                resident=int(facts[21]) * PAGE,
+                cpu_seconds=(int(facts[11]) + int(facts[12])) / TICKS,
+                name=name,
             )
     return table
 
 
 def _from_ps() -> dict[int, Process]:
     listed = subprocess.run(
-        ["ps", "-axo", "pid=,ppid=,pgid=,rss=,stat=,comm="], capture_output=True, text=True, check=True
+        ["ps", "-axo", "pid=,ppid=,pgid=,rss=,time=,stat=,comm="], capture_output=True, text=True, check=True
     ).stdout
-    rows = [line.split(None, 5) for line in listed.splitlines()]
+    rows = [line.split(None, 6) for line in listed.splitlines()]
     return {
-        int(pid): Process(parent=int(parent), group=int(group), resident=int(kilobytes) * 1024, name=name)
-        for pid, parent, group, kilobytes, state, name in (row for row in rows if len(row) == 6)
+        int(pid): Process(
+            parent=int(parent), group=int(group), resident=int(kilobytes) * 1024, cpu_seconds=_seconds(used), name=name
+        )
+        for pid, parent, group, kilobytes, used, state, name in (row for row in rows if len(row) == 7)
         if not state.startswith("Z")
     }
+
+
+def _seconds(clock: str) -> float:
+    """Seconds of `ps`'s time: `[days-][hours:]minutes:seconds`, on macOS with hundredths."""
+    days, _, rest = clock.rpartition("-")
+    total = 0.0
+    for part in rest.split(":"):
+        total = total * 60 + float(part)
+    return total + 86400 * int(days or 0)

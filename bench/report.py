@@ -10,10 +10,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contestants import HANDWRITTEN, ICEFIELD, Counts
-from measure import Measured
+
+if TYPE_CHECKING:
+    from measure import Measured
 
 PACKAGES = ("icefield", "pyspark", "pyiceberg", "duckdb", "polars", "pyarrow")
 GB = 1e9
@@ -44,6 +46,7 @@ def summary(runs: Sequence[Measured]) -> dict[str, Any]:
         "min_s": round(min(seconds), 3),
         "max_s": round(max(seconds), 3),
         "seconds": [round(value, 3) for value in seconds],
+        "cpu_median_s": round(statistics.median(run.cpu_seconds for run in runs), 2),
         "peak_bytes": max(run.peak_bytes for run in runs),
         "lingered_max_s": round(max(run.lingered for run in runs), 3),
         "java": any(run.java for run in runs),
@@ -118,14 +121,24 @@ def markdown(results: Mapping[str, Any]) -> str:
         + f". Commit {machine_['commit']}.",
         "",
         "Wall time of whole commands, each in a new process, one after another in turns; set-up done and page cache "
-        "warm. Memory is the sum of resident pages of a command's processes, sampled five times a second.",
+        "warm. Memory is the sum of resident pages of a command's processes, CPU the time they used on all cores, both "
+        "sampled five times a second.",
         "",
         *_table(
-            ["cold run: CSV to gold", "median s", "least", "most", "peak GB", f"{ICEFIELD} takes", "in any pair"],
+            [
+                "cold run: CSV to gold",
+                "median s",
+                "least",
+                "most",
+                "CPU s",
+                "peak GB",
+                f"{ICEFIELD} takes",
+                "in any pair",
+            ],
             [_cold_row(name, it, results["ratios"]) for name, it in results["cold"].items()],
         ),
         *_table(
-            [ICEFIELD, "median s", "least", "most", "peak GB", "Java", "runs"],
+            [ICEFIELD, "median s", "least", "most", "CPU s", "peak GB", "Java", "runs"],
             [
                 [name, *_spread(it), "yes" if it["java"] else "no", str(len(it["seconds"]))]
                 for name, it in results["quick"].items()
@@ -152,7 +165,8 @@ def _cold_row(name: str, it: Mapping[str, Any], ratios: Mapping[str, Mapping[str
 
 
 def _spread(it: Mapping[str, Any]) -> list[str]:
-    return [f"{it['median_s']:.2f}", f"{it['min_s']:.2f}", f"{it['max_s']:.2f}", f"{it['peak_bytes'] / GB:.2f}"]
+    times = [f"{it[key]:.2f}" for key in ("median_s", "min_s", "max_s", "cpu_median_s")]
+    return [*times, f"{it['peak_bytes'] / GB:.2f}"]
 
 
 def _counts_table(counts: Mapping[str, Counts]) -> list[str]:

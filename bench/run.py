@@ -1,4 +1,4 @@
-"""`make bench`: the reference project against scripts that build the same tables by hand, and icefield's small commands.
+"""`make bench`: the reference project against scripts that build the same tables by hand, and its small commands.
 
     python bench/run.py [--rows 3800000] [--days 90] [--repeat 5] [--quick-repeat 7] [--only NAME ...]
 
@@ -62,7 +62,7 @@ class Bench:
         return self.work / "landing"
 
     def warm_up(self) -> None:
-        """Everyone once on little data: compiled Python, jars and libraries in the page cache, icefield's class archive."""
+        """Everyone once on little data: jars and libraries in the page cache, Python compiled, classes archived."""
         say("warming up")
         little = self.work / "little"
         self._generate(little, *WARM_UP)
@@ -84,7 +84,7 @@ class Bench:
                     self.counts[contestant.name] = contestant.counts(place)
 
     def run_quick(self, repeat: int) -> None:
-        """icefield's commands on a lake that is there: nothing to do, little to do, only to look."""
+        """Commands on a lake that is there: nothing to do, little to do, only to look."""
         project = self.work / "quick"
         copy_project(self.landing, project)
         self._measure("icefield run", icefield("run", "-p", str(project)))
@@ -144,7 +144,8 @@ def warm(folder: Path) -> None:
 def told(measured: Measured) -> str:
     """One measurement in words."""
     after = f", its processes went on for {measured.lingered:.1f} s" if measured.lingered > 1 else ""
-    return f"{measured.seconds:.2f} s, {measured.peak_bytes / report.GB:.2f} GB{after}"
+    memory = f"{measured.peak_bytes / report.GB:.2f} GB"
+    return f"{measured.seconds:.2f} s, {measured.cpu_seconds:.1f} s of CPU, {memory}{after}"
 
 
 def say(text: str) -> None:

@@ -133,9 +133,14 @@ def rows_of(location: str, snapshot: int | None = None, *, leave_out: Iterable[s
     """A table's rows as a multiset, columns in the order of their names."""
     with connect() as db:
         source = scan(location, snapshot)
-        columns = sorted(row[0] for row in db.execute(f"DESCRIBE SELECT * FROM {source}").fetchall())
-        wanted = ", ".join(f'"{column}"' for column in columns if column not in set(leave_out))
+        columns = sorted(row[:2] for row in db.execute(f"DESCRIBE SELECT * FROM {source}").fetchall())
+        wanted = ", ".join(_portable(name, kind) for name, kind in columns if name not in set(leave_out))
         return Counter(tuple(map(_hashable, row)) for row in db.execute(f"SELECT {wanted} FROM {source}").fetchall())
+
+
+def _portable(name: str, kind: str) -> str:
+    """A column as DuckDB gives it to Python without further packages."""
+    return f'CAST("{name}" AS VARCHAR)' if kind == "TIMESTAMP WITH TIME ZONE" else f'"{name}"'
 
 
 def _hashable(value: Any) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pandas as pd  # type: ignore[import-untyped]
     import polars as pl
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from icefield.plan import Plan
     from icefield.project import Project

@@ -30,7 +30,7 @@ def test_importing_icefield_loads_nothing_heavy() -> None:
     assert not {"pyspark", "pyiceberg", "duckdb", "polars", "typer", "rich", "numpy", "pandas"} & set(loaded)
 
 
-def test_importing_icefield_takes_less_than_50_ms(tmp_path: Path) -> None:
+def test_importing_icefield_takes_less_than_a_tenth_of_a_second(tmp_path: Path) -> None:
     """CPU time, so that a busy machine does not decide; with bytecode, as an installed package has it."""
     code = "import time; start = time.process_time(); import icefield; print(time.process_time() - start)"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -39,7 +39,7 @@ def test_importing_icefield_takes_less_than_50_ms(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
         for _ in range(6)
     ]
-    assert min(float(run.stdout) for run in runs[1:]) < 0.05  # the first one writes the bytecode
+    assert min(float(run.stdout) for run in runs[1:]) < 0.1  # the first one writes the bytecode
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

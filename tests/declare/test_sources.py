@@ -17,7 +17,7 @@ def made(path: str, **options: Any) -> Files:
 
 
 def test_parts_of_the_path_are_columns_and_wildcards() -> None:
-    source = made("landing/{colour}_tripdata_{source_month}.csv", batch="source_month")
+    source = made("landing/{colour}_tripdata_{source_month}.csv")
     assert source.parts == ("colour", "source_month")
     assert source.glob == "landing/*_tripdata_*.csv"
     assert [column.name for column in source.columns] == [
@@ -56,13 +56,13 @@ def test_a_stated_format_wins() -> None:
     [
         ("a/*.txt", {}, "cannot be told"),
         ("a/*.csv", {"format": "cvs"}, "did you mean `csv`"),
-        ("a/*.csv", {"new_columns": "keep"}, "none of add, ignore, fail"),
+        ("a/*.csv", {"new_columns": "keep"}, "none of ignore, fail"),
         ("a/*.csv", {"changed": "replaced"}, "did you mean `replace`"),
-        ("a/*.csv", {"batch": "month"}, "no {part}"),
         ("a/{Month}.csv", {}, "cannot be a column"),
         ("a/{m}/{m}.csv", {}, "twice"),
         ("a/{m.csv", {}, "cannot be read"),
-        ("a/*.csv", {"header": True}, "write header='True'"),
+        ("a/*.csv", {"header": True}, "has no option header"),
+        ("a/*.csv", {"sep": "||"}, "no single character"),
         ("", {}, "no path"),
     ],
 )

@@ -7,3 +7,5 @@ from pathlib import Path
 
 if (tests := str(Path(__file__).parents[1])) not in sys.path:
     sys.path.append(tests)
+if (here := str(Path(__file__).parent)) not in sys.path:
+    sys.path.append(here)

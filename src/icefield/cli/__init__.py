@@ -1,8 +1,10 @@
-"""The command line: one module a group of commands; `output` alone prints."""
+"""The command line: one module a command or group of commands; `output` alone prints."""
+
+import sys
 
 
 def main() -> None:
     """The `icefield` command."""
-    from icefield.cli.app import app  # noqa: PLC0415 - importing a part of this package builds no commands
+    from icefield.cli.app import build_app  # noqa: PLC0415 - importing a part of this package builds no commands
 
-    app(prog_name="icefield")
+    build_app(sys.argv[1:])(prog_name="icefield")

@@ -1,41 +1,66 @@
-"""All commands, put together."""
+"""All commands, put together; only the module of the one that was called is imported, so that each starts fast."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import icefield
-from icefield.cli import check, doctor, init, ls, output, plan, quarantine, run, sql, table
+from icefield.cli import output
 
-#: Each module registers its own commands: a new group is a new module and one more name here.
-GROUPS = (init, ls, plan, run, check, sql, table, quarantine, doctor)
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
-app = typer.Typer(
-    name="icefield",
-    help="A lakehouse in one Python package: declared tables over Spark and Iceberg, where every run is a transaction.",
-    epilog="Exit codes: 0 fine, 1 something failed, 2 could not run. ICEFIELD_DEBUG=1 shows tracebacks.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _version(value: bool) -> None:  # noqa: FBT001 - the shape Typer calls
-    if value:
-        output.line(f"icefield {icefield.__version__}")
-        raise typer.Exit
+#: Every command and what it is for. Each is a module of this package with a `register(app)`: a new one is a new module
+#: and a line here.
+COMMANDS: Mapping[str, str] = {
+    "init": "Make a small commented project, or a copy of a reference project with its generator.",
+    "ls": "List the declared tables, what they read, and how they stand in the lake.",
+    "plan": "Show what a run would do now, and why. Nothing is started or changed.",
+    "run": "Take in what has arrived, refresh what it touches, check it, and publish all of it at once, or nothing.",
+    "check": "Evaluate the checks over the published lake. Nothing is changed; Spark is started.",
+    "sql": "Query one consistent version of the lake, in DuckDB's SQL. No JVM is started.",
+    "table": "One table: what it is, and how it came to be.",
+    "quarantine": "Rows that failed a check and wait, with their reasons.",
+    "doctor": "Look at Java, jars, disk, catalog, project and open runs, and say what to do about what is wrong.",
+}
 
 
-@app.callback()
+def build_app(arguments: Sequence[str] | None = None) -> typer.Typer:
+    """The app for these arguments: the called command alone, or, where none is called, the list of all; None: all."""
+    app = typer.Typer(
+        name="icefield",
+        help="A lakehouse in one Python package: declared tables over Spark and Iceberg; every run is a transaction.",
+        epilog="Exit codes: 0 fine, 1 something failed, 2 could not run. ICEFIELD_DEBUG=1 shows tracebacks.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_icefield)
+    called = list(COMMANDS) if arguments is None else [word for word in arguments[:1] if word in COMMANDS]
+    for name in called:
+        importlib.import_module(f"icefield.cli.{name}").register(app)
+    if not called:
+        for name, purpose in COMMANDS.items():
+            app.command(name, help=purpose)(_listed)
+    return app
+
+
+def _listed() -> None:
+    """Stands in the list of commands; a command that is called is registered by its own module."""
+
+
 def _icefield(
-    version: Annotated[  # noqa: ARG001
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=lambda value: _version() if value else None, is_eager=True)
     ] = False,
 ) -> None: ...
 
 
-for group in GROUPS:
-    group.register(app)
+def _version() -> None:
+    output.line(f"icefield {icefield.__version__}")
+    raise typer.Exit

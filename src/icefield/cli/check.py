@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import typer
-
 from icefield.cli import output
 from icefield.cli.guard import FAILED, guarded
 from icefield.cli.options import HERE, Exclude, Json, ProfileName, ProjectDir, Select, words
@@ -17,6 +15,8 @@ from icefield.run.checking import check_project
 from icefield.run.planning import selected
 
 if TYPE_CHECKING:
+    import typer
+
     from icefield.engine.audit import CheckResult
 
 _COLUMNS = ("table", "check", "outcome", Column(name="rows", right=True), "seen")
@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
+    *,
     select: Select = None,
     exclude: Exclude = None,
     as_json: Json = False,
@@ -49,7 +50,9 @@ def _show(results: list[CheckResult]) -> None:
     if bad:
         output.table(_COLUMNS, [(r.table, r.check, r.status, Count(r.failed_rows), r.detail) for r in bad])
     passed = len(results) - len(bad)
-    output.line(f"{plural(len(results), 'check')}: {passed} passed, {len(bad)} did not" if bad else _all_passed(results))
+    output.line(
+        f"{plural(len(results), 'check')}: {passed} passed, {len(bad)} did not" if bad else _all_passed(results)
+    )
 
 
 def _all_passed(results: list[CheckResult]) -> str:

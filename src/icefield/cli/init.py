@@ -38,7 +38,9 @@ def init(
         _copy_starter(directory)
         steps = ["icefield run", 'icefield sql "SELECT * FROM gold.visits_a_day"', "pytest"]
     else:
-        shutil.copytree(_reference(reference), directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
+        shutil.copytree(
+            _reference(reference), directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND)
+        )
         steps = ["python generate.py --out landing --rows 38000 --days 9", "icefield run"]
     output.line(f"A project is in {directory}. Next:")
     for step in (f"cd {directory}", *steps):
@@ -59,6 +61,7 @@ def _reference(name: str) -> Path:
     known = {folder.name: folder for home in homes if home.is_dir() for folder in home.iterdir() if folder.is_dir()}
     if (found := known.get(name)) is None or not (found / "icefield.toml").is_file():
         raise UnknownTemplate(
-            f"there is no reference project `{name}`", remedy=did_you_mean(name, known, all_of_them="reference projects")
+            f"there is no reference project `{name}`",
+            remedy=did_you_mean(name, known, all_of_them="reference projects"),
         )
     return found

@@ -42,6 +42,7 @@ def ls(
     selector: Annotated[
         list[str] | None, typer.Argument(metavar="[SELECT]...", help="Only these: name, +name, tag:x, gold.*")
     ] = None,
+    *,
     as_json: Json = False,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Draw the graph into a file; - is stdout.")

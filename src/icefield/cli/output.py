@@ -1,4 +1,4 @@
-"""The one module that prints: results to stdout, everything else to stderr; tables drawn on a terminal, plain in a pipe."""
+"""The one module that prints: results to stdout, the rest to stderr; tables drawn on a terminal, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icefield.errors import IcefieldError
-from icefield.query.text import json_rows, json_text, plain
+from icefield.lake.values import json_rows, json_text, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -42,6 +42,7 @@ def heading(text: str) -> None:
 
 def note(text: str) -> None:
     """Something said beside the result."""
+    sys.stdout.flush()  # so that both read in the order they were said, where they go to one place
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

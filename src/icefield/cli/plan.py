@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from icefield.cli import output
 from icefield.cli.guard import guarded
 from icefield.cli.opening import accepted, lake_of
@@ -16,6 +14,8 @@ from icefield.project import open_project
 from icefield.run.planning import plan_project, selected
 
 if TYPE_CHECKING:
+    import typer
+
     from icefield.plan import Plan, Step
 
 
@@ -24,6 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
+    *,
     select: Select = None,
     exclude: Exclude = None,
     full_refresh: FullRefresh = False,

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="quarantine")
 
 
-def ls(as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
+def ls(*, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
     """How many rows wait in quarantine, of which tables, and why."""
     with open_reader(lake_at(project, profile)) as reader:
         waiting = [_waiting(reader, name) for name in reader.pins if name.endswith(SUFFIX)]
@@ -48,6 +48,7 @@ def ls(as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName =
 
 def show(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The table whose bad rows to show.")],
+    *,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 20,
     as_json: Json = False,
     project: ProjectDir = HERE,

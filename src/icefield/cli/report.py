@@ -35,7 +35,8 @@ def show(result: RunResult, project: Project, same: str) -> None:
     if result.status == "nothing new":
         output.line(f"{nothing_new(result.plan)} ({seconds(result.seconds)})")
         return
-    output.table(_BUILT, [_built(outcome) for outcome in result.tables])
+    if result.tables:
+        output.table(_BUILT, [_built(outcome) for outcome in result.tables])
     _show_set_aside(result)
     _show_warnings(result)
     output.line()
@@ -53,7 +54,9 @@ def show(result: RunResult, project: Project, same: str) -> None:
 
 def _headline(result: RunResult) -> str:
     if result.status == "failed":
-        return f"\nRun {result.run} failed after {seconds(result.seconds)}: nothing was published, the lake is as it was."
+        return (
+            f"\nRun {result.run} failed after {seconds(result.seconds)}: nothing was published, the lake is as it was."
+        )
     changed = plural(sum(outcome.status == "published" for outcome in result.tables), "table")
     return f"\nRun {result.run} published {changed} in {seconds(result.seconds)}."
 
@@ -88,7 +91,9 @@ def _show_set_aside(result: RunResult) -> None:
         found = [check for check in result.checks if check.status == status]
         if found:
             output.heading(title)
-            output.table(("table", "reason", _ROWS), [(c.table, _reason(c), Count(c.failed_rows)) for c in _sorted(found)])
+            output.table(
+                ("table", "reason", _ROWS), [(c.table, _reason(c), Count(c.failed_rows)) for c in _sorted(found)]
+            )
 
 
 def _show_warnings(result: RunResult) -> None:
@@ -100,7 +105,7 @@ def _show_warnings(result: RunResult) -> None:
 
 
 def _reason(check: CheckResult) -> str:
-    return "malformed" if check.check == "every line can be read" else f"not: {check.check}"
+    return "malformed" if check.check == "every line can be read" else check.check
 
 
 def _sorted(checks: list[CheckResult]) -> list[CheckResult]:

@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
+    *,
     select: Select = None,
     exclude: Exclude = None,
     full_refresh: FullRefresh = False,

@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def sql(
     query: Annotated[str, typer.Argument(metavar="QUERY|-", help="The query, or - to read it from stdin.")],
+    *,
     as_json: Json = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the rows to a .parquet, .csv or .json file.")

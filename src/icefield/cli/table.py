@@ -45,13 +45,15 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="table")
 
 
-def show(name: Name, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
+def show(name: Name, *, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
     """Columns, size, checks and inputs of a table."""
     pin = _pin(name, project, profile)
     facts = _facts(pin, _node(pin.table, project, profile))
     if as_json:
         return output.json(facts)
-    shown = {key: value for key, value in facts.items() if key not in ("columns", "checks") and value not in ("", None, [])}
+    shown = {
+        key: value for key, value in facts.items() if key not in ("columns", "checks") and value not in ("", None, [])
+    }
     for key, value in shown.items():
         output.line(f"{key:13} {_plain(key, value)}")
     output.heading("Columns")
@@ -62,7 +64,7 @@ def show(name: Name, as_json: Json = False, project: ProjectDir = HERE, profile:
     return None
 
 
-def versions(name: Name, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
+def versions(name: Name, *, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
     """Every published version of a table: when, by which run, and how many rows it added."""
     found = history(_pin(name, project, profile).metadata)
     if as_json:

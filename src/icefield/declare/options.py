@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 Otherwise = Literal["warn", "drop", "quarantine", "fail"]
 Format = Literal["csv", "json", "parquet"]
-NewColumns = Literal["add", "ignore", "fail"]
-Changed = Literal["fail", "replace", "append", "ignore"]
+NewColumns = Literal["ignore", "fail"]
+Changed = Literal["fail", "replace", "ignore"]
 
 _SETS: Mapping[str, tuple[str, ...]] = {
     "otherwise": get_args(Otherwise),

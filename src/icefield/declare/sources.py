@@ -23,7 +23,9 @@ SUFFIXES: Mapping[str, Format] = {
     ".ndjson": "json",
     ".parquet": "parquet",
 }
-PACKED = (".gz", ".bz2")
+PACKED = (".gz",)
+#: What a CSV file may do differently.
+OPTIONS = ("sep", "quote")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,6 @@ class Files(Source):
     format: Format | None = None
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     new_columns: NewColumns = "fail"
-    batch: str | None = None
     changed: Changed = "fail"
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -73,7 +74,6 @@ def files(
     format: Format | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
     new_columns: NewColumns = "fail",
-    batch: str | None = None,
     changed: Changed = "fail",
     **options: str,
 ) -> Source:
@@ -87,19 +87,17 @@ def files(
     columns = parse_columns(schema)
     parts = _parts(path)
     _refuse_clashes(columns, parts)
-    if batch is not None and batch not in parts:
-        near = did_you_mean(batch, parts, all_of_them="parts of this path")
-        raise _wrong(f"batch={batch!r} is no {{part}} of {path!r}", near)
     for name, value in options.items():
-        if not isinstance(value, str):
-            raise _wrong(f"option {name}={value!r} is no text", f"write {name}={str(value)!r}")
+        if name not in OPTIONS:
+            raise _wrong(f"files() has no option {name}", did_you_mean(name, OPTIONS, all_of_them="options"))
+        if not isinstance(value, str) or len(value) != 1:
+            raise _wrong(f"option {name}={value!r} is no single character", f'write {name}=";"')
     return Files(
         path=path,
         schema=columns,
         format=format or _format_of(path),
         aliases=_aliases(aliases or {}, columns),
         new_columns=new_columns,
-        batch=batch,
         changed=changed,
         options=dict(options),
     )

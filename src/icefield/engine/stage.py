@@ -129,7 +129,7 @@ class Stage:
     def _wanted(step: Step, arrivals: Arrivals) -> tuple[LandedFile, ...]:
         if step.action == "note":
             return arrivals.touched
-        return (*arrivals.new, *arrivals.changed) if step.action == "append" else arrivals.landed
+        return arrivals.new if step.action == "append" else arrivals.landed
 
     def _land(self, node: Node, intakes: list[Intake]) -> Landed:
         assert isinstance(node.source, Files)

@@ -65,10 +65,10 @@ def decide(
         return _everything(node, "rebuild", due, inputs, arrivals)
     moved = [name for name in node.inputs if state.inputs.get(name) != inputs[name].version]
     if not isinstance(node.refresh, Append):
-        if moved or (arrivals is not None and (arrivals.new or arrivals.changed)):
+        if moved or (arrivals is not None and (arrivals.new or arrivals.missing or _corrected(node, arrivals))):
             return _everything(node, "refresh", _moved_reason(moved, arrivals), inputs, arrivals)
         return _rest(node, state, arrivals)
-    if (arrivals is not None and _taking(node, arrivals)) or moved:
+    if (arrivals is not None and arrivals.new) or moved:
         ranges = {
             name: Range(start=state.inputs[name].snapshot if name in moved else inputs[name].version.snapshot, end=inputs[name].version.snapshot)
             for name in node.inputs
@@ -106,7 +106,7 @@ def _rebuild_reason(
         return "its checks changed"
     if not isinstance(node.refresh, Append):
         return ""
-    if arrivals is not None and arrivals.changed and _policy(node) == "replace":
+    if arrivals is not None and _corrected(node, arrivals):
         return f"{_files(arrivals.changed)} corrected"
     for edge in node.edges:
         if edge.table is None:
@@ -133,8 +133,8 @@ def _only_appends(now: TableState, start: int | None) -> bool:
     return start is None
 
 
-def _taking(node: Node, arrivals: Arrivals) -> bool:
-    return bool(arrivals.new or (arrivals.changed and _policy(node) == "append"))
+def _corrected(node: Node, arrivals: Arrivals) -> bool:
+    return bool(arrivals.changed) and _policy(node) == "replace"
 
 
 def _policy(node: Node) -> str:
@@ -147,11 +147,18 @@ def _refuse_changed_files(node: Node, arrivals: Arrivals) -> None:
         raise FileChanged(
             f"{_files(arrivals.changed)}, taken in before, now has other content",
             where=f"{node.name}, {node.location}",
-            remedy='give a correction a new name, or say what to do with one: files(..., changed="replace" | "append" | "ignore")',
+            remedy='give a correction a new name, or say what to do with one: files(..., changed="replace" or "ignore")',
         )
 
 
 def _require_files(node: Node, arrivals: Arrivals, due: str) -> None:
+    """A rebuild must read what was read before; a correction is read only where the author said `replace`."""
+    if arrivals.changed and _policy(node) == "ignore":
+        raise FileChanged(
+            f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.changed)} has other content than was taken in",
+            where=f"{node.name}, {node.location}",
+            remedy=f"bring the old content back, or keep the rows as they are: icefield run --accept {node.name}",
+        )
     if arrivals.missing:
         raise FileMissing(
             f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.missing)}, taken in before, is no longer there",
@@ -162,8 +169,10 @@ def _require_files(node: Node, arrivals: Arrivals, due: str) -> None:
 
 def _moved_reason(moved: list[str], arrivals: Arrivals | None) -> str:
     told = []
-    if arrivals is not None and (arrivals.new or arrivals.changed):
-        told.append(f"{_files((*arrivals.new, *arrivals.changed))} arrived")
+    if arrivals is not None and arrivals.new:
+        told.append(f"{_files(arrivals.new)} arrived")
+    if arrivals is not None and arrivals.changed:
+        told.append(f"{_files(arrivals.changed)} corrected")
     if moved:
         told.append(f"{', '.join(moved)} changed")
     return "; ".join(told)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import importlib
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icefield.errors import MissingPackage, UnknownFormat
-from icefield.query.text import json_rows, plain
+from icefield.lake.values import json_rows, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import duckdb
     import pandas as pd  # type: ignore[import-untyped]
     import polars as pl
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 FORMATS = (".parquet", ".csv", ".json")
 
@@ -93,7 +96,16 @@ def collect(db: duckdb.DuckDBPyConnection) -> Result:
             except pa.ArrowInvalid:
                 continue
             table = table.set_column(index, table.column_names[index], whole)
-    return Result(table)
+    return Result(table.rename_columns(_distinct(table.column_names)))
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """DuckDB allows two columns of one name; JSON, Polars and Parquet do not."""
+    taken: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(1))
+        taken[next(free for free in chain([name], numbered) if free not in taken)] = None
+    return list(taken)
 
 
 def _optional(package: str) -> Any:

@@ -1,4 +1,4 @@
-"""Values as text: JSON that keeps numbers exact and times in ISO form."""
+"""Values of rows as text: JSON that keeps numbers exact and times in ISO form."""
 
 from __future__ import annotations
 
