@@ -1,10 +1,10 @@
 """For authors' tests: a Spark session as a pytest fixture, rows compared as multisets, and proof of a refresh kind.
 
-    from icefield.testing import assert_incremental, rows, spark  # noqa: F401 - `spark` is a fixture
+from icefield.testing import assert_incremental, rows, spark  # noqa: F401 - `spark` is a fixture
 
-    def test_payments_can_be_appended(spark):
-        batches = [spark.createDataFrame(...), spark.createDataFrame(...)]
-        assert_incremental(payment_analysis, batches)
+def test_payments_can_be_appended(spark):
+    batches = [spark.createDataFrame(...), spark.createDataFrame(...)]
+    assert_incremental(payment_analysis, batches)
 """
 
 from __future__ import annotations
@@ -47,15 +47,17 @@ def assert_same_rows(given: DataFrame, wanted: DataFrame) -> None:
     if have != want:
         missing, extra = list((want - have).elements()), list((have - want).elements())
         raise AssertionError(
-            f"{len(missing)} rows missing, such as {missing[:_SHOWN]}; {len(extra)} rows too many, such as {extra[:_SHOWN]}"
+            f"{len(missing)} rows missing, such as {missing[:_SHOWN]}; {len(extra)} too many, such as {extra[:_SHOWN]}"
         )
 
 
-def assert_incremental(function: Callable[[DataFrame], DataFrame], batches: Sequence[DataFrame], *, seed: int = 0) -> None:
-    """The function keeps the promise of `append()`: of any batches, in any order, it gives what it gives of all at once."""
+def assert_incremental(
+    function: Callable[[DataFrame], DataFrame], batches: Sequence[DataFrame], *, seed: int = 0
+) -> None:
+    """The function keeps the promise of `append()`: any batches, in any order, give what all at once give."""
     everything = reduce(lambda a, b: a.unionByName(b), batches)
     whole = function(everything)
-    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    chance = random.Random(seed)
     for cut in (batches, chance.sample(list(batches), len(batches)), _halves(everything, seed)):
         parts = reduce(lambda a, b: a.unionByName(b), [function(batch) for batch in cut])
         try:
@@ -70,7 +72,7 @@ def assert_incremental(function: Callable[[DataFrame], DataFrame], batches: Sequ
 def _halves(frame: DataFrame, seed: int) -> list[DataFrame]:
     """Two halves that are the same whenever they are evaluated."""
     all_rows = frame.collect()
-    random.Random(seed).shuffle(all_rows)  # noqa: S311
+    random.Random(seed).shuffle(all_rows)
     middle = len(all_rows) // 2
     return [frame.sparkSession.createDataFrame(half, frame.schema) for half in (all_rows[:middle], all_rows[middle:])]
 

@@ -28,7 +28,7 @@ ORIGIN_TYPE = f"{ORIGIN} STRUCT<arrival: BIGINT, block: BIGINT, row: BIGINT, raw
 def derive_schemas(
     spark: SparkSession, graph: Graph, functions: Mapping[str, Callable[..., Any]], known: Mapping[str, StructType]
 ) -> dict[str, StructType]:
-    """The columns of every table, without `_icefield` ones; `known` are tables that are read but not built by this run."""
+    """The columns of every table, without icefield's own; `known` are tables that are read but not declared."""
     schemas: dict[str, StructType] = dict(known)
     outputs: dict[str, DataFrame] = {}
     for name in graph.order:
@@ -47,7 +47,9 @@ def visible(frame: DataFrame) -> DataFrame:
     return frame.select(*(f"`{column}`" for column in frame.columns if not column.startswith("_icefield")))
 
 
-def needs_line(spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]) -> bool:
+def needs_line(
+    spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]
+) -> bool:
     """Whether a function uses `source_line`: without it, it would not resolve."""
     try:
         output = function(**_empty_inputs(spark, node, schemas, line=False))
@@ -56,7 +58,9 @@ def needs_line(spark: SparkSession, node: Node, function: Callable[..., Any], sc
     return "source_line" in output.columns
 
 
-def _call_empty(spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]) -> DataFrame:
+def _call_empty(
+    spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]
+) -> DataFrame:
     try:
         output = function(**_empty_inputs(spark, node, schemas, line=True))
         columns = getattr(output, "columns", None)
@@ -102,7 +106,7 @@ def _require_contract(node: Node, schema: StructType) -> None:
         raise ContractBroken(
             f"{node.name} gives other columns than `columns=` promises: {_difference(wanted, given)}",
             where=str(node.location),
-            remedy="make the function return exactly these names, types and order (cast where needed), or change `columns=`",
+            remedy="return exactly these names, types and order (cast where needed), or change `columns=`",
         )
 
 
@@ -119,35 +123,38 @@ def _difference(wanted: list[tuple[str, str]], given: list[tuple[str, str]]) -> 
 
 def _require_checks(spark: SparkSession, node: Node, output: DataFrame, schemas: Mapping[str, StructType]) -> None:
     empty = visible(output)
-    for check in node.row_checks:
-        _must_resolve(node, check, lambda check=check: empty.where(check.predicate))
+    for rule in node.row_checks:
+        _must_resolve(node, rule, empty, f"boolean({rule.predicate})")
     for check in node.table_checks:
-        match check:
-            case ExpectTable():
-                _must_resolve(node, check, lambda check=check: empty.selectExpr(f"boolean({check.aggregate})"))
-            case Reconciles():
-                for table, amount in check.amounts.items():
-                    if table in schemas:
-                        frame = spark.createDataFrame([], schemas[table])
-                        _must_resolve(node, check, lambda frame=frame, amount=amount: frame.selectExpr(amount))
-            case References():
-                for table, columns in ((check.of or node.name, [check.column, check.where]), (check.to, [check.column])):
-                    if table in schemas:
-                        frame = spark.createDataFrame([], schemas[table])
-                        _must_resolve(node, check, lambda frame=frame, columns=columns: frame.selectExpr(*columns))
-            case _:
-                pass
+        for table, expressions in _sql_of(node, check):
+            if table == node.name:
+                _must_resolve(node, check, empty, *expressions)
+            elif table in schemas:
+                _must_resolve(node, check, spark.createDataFrame([], schemas[table]), *expressions)
     if splitting(node)[1] and ORIGIN not in output.columns:
         raise OriginLost(
             f"{node.name} sets duplicates aside, which needs the order of arrival, but its function lets go of it",
             where=str(node.location),
-            remedy="keep the source's columns in the function: withColumn and drop instead of select, or select('*', ...)",
+            remedy="keep the source's columns: withColumn and drop in place of select, or select('*', ...)",
         )
 
 
-def _must_resolve(node: Node, check: Check, attempt: Callable[[], DataFrame]) -> None:
+def _sql_of(node: Node, check: Check) -> list[tuple[str, list[str]]]:
+    """The SQL that a check of whole tables evaluates, and over which table."""
+    match check:
+        case ExpectTable():
+            return [(node.name, [f"boolean({check.aggregate})"])]
+        case Reconciles():
+            return [(table, [amount]) for table, amount in check.amounts.items()]
+        case References():
+            return [(check.of or node.name, [check.column, f"boolean({check.where})"]), (check.to, [check.column])]
+        case _:
+            return []
+
+
+def _must_resolve(node: Node, check: Check, frame: DataFrame, *expressions: str) -> None:
     try:
-        _ = attempt().schema
+        _ = frame.selectExpr(*expressions).schema
     except PySparkException as error:
         raise BadPredicate(
             f"the check `{check.name}` of {node.name} cannot be evaluated: {first_line(error)}",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from icefield.declare import Check
     from icefield.graph import Node
-
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,9 @@ def split_results(node: Node, failures: Mapping[str, int]) -> list[CheckResult]:
         results.append(_split_result(node, "every line can be read", "row", "quarantine", malformed))
     for check in (*node.row_checks, *node.table_checks):
         if check.otherwise in SPLITTING:
-            results.append(_split_result(node, check.name, _kind(check), str(check.otherwise), failures.get(check.name, 0)))
+            results.append(
+                _split_result(node, check.name, _kind(check), str(check.otherwise), failures.get(check.name, 0))
+            )
     return results
 
 
@@ -74,11 +76,11 @@ def own_results(node: Node, new_rows: DataFrame, whole: DataFrame, now_ms: int) 
             continue
         match check:
             case Unique():
-                results.append(_timed(node, check, lambda check=check: _repeated(check, whole)))
+                results.append(_timed(node, check, partial(_repeated, check, whole)))
             case ExpectTable():
-                results.append(_timed(node, check, lambda check=check: _aggregate(check, whole)))
+                results.append(_timed(node, check, partial(_aggregate, check, whole)))
             case FreshWithin():
-                results.append(_timed(node, check, lambda check=check: _fresh(check, whole, now_ms)))
+                results.append(_timed(node, check, partial(_fresh, check, whole, now_ms)))
             case _:
                 pass
     return results
@@ -95,7 +97,7 @@ def cross_results(node: Node, read: Callable[[str], DataFrame | None]) -> list[C
             results.append(_result(node, check, "deferred", 0, told, 0.0))
             continue
         present = {name: frame for name, frame in frames.items() if frame is not None}
-        results.append(_timed(node, check, lambda check=check, present=present: _compare(node, check, present)))
+        results.append(_timed(node, check, partial(_compare, node, check, present)))
     return results
 
 

@@ -1,4 +1,4 @@
-"""One reader for each format of files: all give the same columns, with the origin of every row and what is wrong with it."""
+"""One reader for each format of files; all give the same columns, the origin of every row and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def _csv(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intak
     header = intakes[0].header
     cells = parse.csv_cells(header, source.schema)
     lines = parse.csv_fields(_lines(spark, root, intakes), source, header)
-    wrong = parse.line_problem().when(F.expr("_fields IS NULL"), F.lit("malformed: quotes or number of fields are wrong"))
+    wrong = parse.line_problem().when(
+        F.expr("_fields IS NULL"), F.lit("malformed: quotes or number of fields are wrong")
+    )
     wrong = wrong.when(
         F.expr(f"size(_fields) <> {len(header)}"),
         F.expr(f"concat('malformed: ', size(_fields), ' fields instead of {len(header)}')"),
@@ -55,7 +57,9 @@ def _csv(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intak
 def _json(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake]) -> DataFrame:
     lines = parse.json_fields(_lines(spark, root, intakes), source)
     cells = parse.json_cells(source)
-    wrong = parse.line_problem().when(F.expr("_json IS NULL OR _json.bad IS NOT NULL"), F.lit("malformed: no JSON object"))
+    wrong = parse.line_problem().when(
+        F.expr("_json IS NULL OR _json.bad IS NOT NULL"), F.lit("malformed: no JSON object")
+    )
     if source.new_columns == "fail":
         unknown = f"array_except(json_object_keys(value), {parse.known_names(source)})"
         wrong = wrong.when(F.expr(f"size({unknown}) > 0"), F.expr(f"concat('malformed: unknown field ', {unknown}[0])"))
@@ -79,7 +83,9 @@ def _parquet(spark: SparkSession, root: Path, source: Files, intakes: Sequence[I
     )
     found = F.when(F.lit(False), F.lit(None).cast("string"))  # noqa: FBT003
     for c in source.schema:
-        found = found.when(F.expr(f"_has_{c.name} AND `{c.name}` IS NULL"), F.lit(f"malformed: {c.name} is no {c.type}"))
+        found = found.when(
+            F.expr(f"_has_{c.name} AND `{c.name}` IS NULL"), F.lit(f"malformed: {c.name} is no {c.type}")
+        )
     joined = whole.join(F.broadcast(_files(spark, root, intakes)), "_path")
     return joined.select(*(c.name for c in source.schema), *_provenance(source), _origin(_LINE), found.alias(PROBLEM))
 
@@ -90,11 +96,15 @@ _LINE = f"substring(CAST(value AS BINARY), 1, {parse.LINE_LIMIT})"
 
 def _lines(spark: SparkSession, root: Path, intakes: Sequence[Intake]) -> DataFrame:
     """Every physical line with the file it is in and a number that grows along each block of the file."""
-    lines = spark.read.option("lineSep", "\n").text(_paths(root, intakes)).select(
-        F.expr("rtrim('\\r', value)").alias("value"),
-        F.col("_metadata.file_path").alias("_path"),
-        F.col("_metadata.file_block_start").alias("_block"),
-        F.monotonically_increasing_id().alias("_row"),
+    lines = (
+        spark.read.option("lineSep", "\n")
+        .text(_paths(root, intakes))
+        .select(
+            F.expr("rtrim('\\r', value)").alias("value"),
+            F.col("_metadata.file_path").alias("_path"),
+            F.col("_metadata.file_block_start").alias("_block"),
+            F.monotonically_increasing_id().alias("_row"),
+        )
     )
     return lines.join(F.broadcast(_files(spark, root, intakes)), "_path")
 
@@ -126,7 +136,10 @@ def _provenance(source: Files) -> list[str | Expression]:
 
 def _origin(raw: str) -> Expression:
     return F.struct(
-        F.col("_arrival").alias("arrival"), F.col("_block").alias("block"), F.col("_row").alias("row"), F.expr(raw).alias("raw")
+        F.col("_arrival").alias("arrival"),
+        F.col("_block").alias("block"),
+        F.col("_row").alias("row"),
+        F.expr(raw).alias("raw"),
     ).alias(ORIGIN)
 
 

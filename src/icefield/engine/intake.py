@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from icefield.declare import Files
     from icefield.engine.landing import Intake
 
+
 @dataclass(frozen=True, kw_only=True)  # no slots: what is counted once is kept
 class Landed:
     """Lines taken in, materialised: `rows` are what the author's function is handed, `problems` the malformed lines."""
@@ -63,7 +64,7 @@ class Landed:
                 raise FileUnreadable(
                     f"{taken.file.path} was listed, but Spark read nothing from it",
                     where=taken.file.path,
-                    remedy="see whether the file is still there; if it is, its name holds a sign that Spark reads differently",
+                    remedy="see whether the file is still there; if so, Spark reads a sign in its name differently",
                 )
         return found
 
@@ -76,7 +77,9 @@ def land(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intak
         for frame in frames[1:]:
             together = together.unionByName(frame)
         # Dictionaries cost more than they save in files that live for a minute.
-        writer = together.write.mode("overwrite").option("compression", "lz4").option("parquet.enable.dictionary", "false")
+        writer = (
+            together.write.mode("overwrite").option("compression", "lz4").option("parquet.enable.dictionary", "false")
+        )
         writer.parquet(str(scratch))
         lines = spark.read.schema(together.schema).parquet(str(scratch))
     else:

@@ -73,15 +73,15 @@ def sha256(path: Path) -> str:
         raise unreadable(path, error) from error
 
 
-def arrivals(
-    root: Path, source: Files, known: FilesTaken | None, taken: Callable[[], Sequence[TakenFile]]
-) -> Arrivals:
+def arrivals(root: Path, source: Files, known: FilesTaken | None, taken: Callable[[], Sequence[TakenFile]]) -> Arrivals:
     """Compares the folder with what the table has taken; `taken` is asked only when the digests differ."""
     landed = list_landed(root, source)
     if known is not None and digest(landed) == known:
         return Arrivals(landed=landed)
     remembered = {file.path: file for file in (taken() if known is not None else ())}
-    new, touched, changed = [], [], []
+    new: list[LandedFile] = []
+    touched: list[LandedFile] = []
+    changed: list[LandedFile] = []
     for file in landed:
         before = remembered.get(file.path)
         if before is None:
@@ -103,7 +103,8 @@ def arrivals(
 def take(root: Path, file: LandedFile, source: Files, *, arrival: int, taken_ms: int) -> Intake:
     """Looks into a file's head: its format, and its columns where it names them itself."""
     kind = source.format or _format(file, source)
-    header, line = (), ""
+    header: tuple[str, ...] = ()
+    line = ""
     if kind == "csv":
         header, line = read_header(root, file, source)
     elif kind == "parquet" and file.size:
@@ -136,7 +137,7 @@ def _parquet_columns(path: Path) -> list[str]:
 
 
 def read_header(root: Path, file: LandedFile, source: Files) -> tuple[tuple[str, ...], str]:
-    """A CSV file's columns in its own order, as declared names ("" for one to leave out), and its first line as it is."""
+    """A CSV file's columns in its own order, as declared names ("" for one to leave out), and its first line."""
     path = root / file.path
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as handle:
@@ -167,7 +168,7 @@ def require_unchanged(root: Path, files: Iterable[LandedFile]) -> None:
             raise FileChanged(
                 f"{file.path} changed while it was being read",
                 where=file.path,
-                remedy="let the writer finish under another name and rename the file when it is complete, then run again",
+                remedy="write files under another name and rename them when they are complete, then run again",
             )
 
 

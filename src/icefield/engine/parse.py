@@ -36,14 +36,26 @@ def csv_fields(lines: DataFrame, source: Files, header: Sequence[str]) -> DataFr
     pattern, sign = _sql_text(re.escape(separator)), _sql_text(quote)
     names = [f"c{index}" for index in range(len(header))]
     schema = ", ".join(f"{name} STRING" for name in names) + ", bad STRING"
-    options = {"sep": separator, "quote": quote, "escape": quote, "columnNameOfCorruptRecord": "bad", "maxCharsPerColumn": "-1"}
+    options = {
+        "sep": separator,
+        "quote": quote,
+        "escape": quote,
+        "columnNameOfCorruptRecord": "bad",
+        "maxCharsPerColumn": "-1",
+    }
     quoted = F.from_csv("value", schema, options)
     cells = F.array(*(F.col("_quoted")[name] for name in names))
     # Almost every line has no quote in it, and splitting is half the price of a CSV parser.
     return (
-        lines.withColumn("_quoted", F.when(F.expr(f"octet_length(value) <= {LINE_LIMIT} AND instr(value, {sign}) > 0"), quoted))
-        .withColumn("_fields", F.expr(f"CASE WHEN octet_length(value) <= {LINE_LIMIT} THEN split(value, {pattern}) END"))
-        .withColumn("_fields", F.when(F.col("_quoted").isNull(), F.col("_fields")).when(F.col("_quoted.bad").isNull(), cells))
+        lines.withColumn(
+            "_quoted", F.when(F.expr(f"octet_length(value) <= {LINE_LIMIT} AND instr(value, {sign}) > 0"), quoted)
+        )
+        .withColumn(
+            "_fields", F.expr(f"CASE WHEN octet_length(value) <= {LINE_LIMIT} THEN split(value, {pattern}) END")
+        )
+        .withColumn(
+            "_fields", F.when(F.col("_quoted").isNull(), F.col("_fields")).when(F.col("_quoted.bad").isNull(), cells)
+        )
         .drop("_quoted")
     )
 
@@ -52,7 +64,9 @@ def csv_cells(header: Sequence[str], columns: Sequence[Column]) -> dict[str, str
     """For each declared column, the SQL that gives its cell as text; NULL where the file does not have it."""
     places = {name: index for index, name in enumerate(header) if name}
     return {
-        column.name: f"nullif(get(_fields, {places[column.name]}), '')" if column.name in places else "CAST(NULL AS STRING)"
+        column.name: f"nullif(get(_fields, {places[column.name]}), '')"
+        if column.name in places
+        else "CAST(NULL AS STRING)"
         for column in columns
     }
 
@@ -61,7 +75,9 @@ def json_fields(lines: DataFrame, source: Files) -> DataFrame:
     """Adds `_json`, the fields of each line as text; numbers and nested values as JSON writes them."""
     schema = ", ".join(f"`{column.name}` STRING" for column in source.schema) + ", bad STRING"
     short = F.when(F.expr(f"octet_length(value) <= {LINE_LIMIT}"), F.col("value"))
-    return lines.withColumn("_json", F.from_json(short, schema, {"columnNameOfCorruptRecord": "bad", "mode": "PERMISSIVE"}))
+    return lines.withColumn(
+        "_json", F.from_json(short, schema, {"columnNameOfCorruptRecord": "bad", "mode": "PERMISSIVE"})
+    )
 
 
 def json_cells(source: Files) -> dict[str, str]:
@@ -133,7 +149,9 @@ def _loses(cell: str, kind: str) -> str:
 
 
 def _too_long() -> str:
-    return "concat('malformed: the line has ', octet_length(value), ' bytes, sha256 ', sha2(CAST(value AS BINARY), 256))"
+    return (
+        "concat('malformed: the line has ', octet_length(value), ' bytes, sha256 ', sha2(CAST(value AS BINARY), 256))"
+    )
 
 
 def _sql_text(text: str) -> str:

@@ -54,7 +54,7 @@ class Split:
                 f"{node.name}: {self.passed} rows passed the checks, but {written} were written"
                 f" and {self.duplicates} set aside as duplicates",
                 where=str(node.location),
-                remedy="the function gives other rows each time it is evaluated: take rand(), uuid() and clocks out of it",
+                remedy="the function gives other rows each time: take rand(), uuid() and clocks out of it",
             )
 
 
@@ -210,7 +210,9 @@ def quarantine_rows(split: Split, run: str, started_ms: int) -> DataFrame | None
         "quarantined_at": F.timestamp_millis(F.lit(started_ms)),
     }
     names = quarantine_names(own)
-    return waiting.select(*(quoted(column) for column in own), *(value.alias(names[key]) for key, value in told.items()))
+    return waiting.select(
+        *(quoted(column) for column in own), *(value.alias(names[key]) for key, value in told.items())
+    )
 
 
 def quarantine_names(own: list[str]) -> dict[str, str]:

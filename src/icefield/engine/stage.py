@@ -142,7 +142,9 @@ class Stage:
 
     # -- splitting and writing
 
-    def _split(self, node: Node, step: Step, state: TableState | None, output: DataFrame, landed: Landed | None) -> Split:
+    def _split(
+        self, node: Node, step: Step, state: TableState | None, output: DataFrame, landed: Landed | None
+    ) -> Split:
         rows, unique = quality.splitting(node)
         if landed is None and not rows and not unique:
             return quality.Split(good=output)
@@ -327,4 +329,3 @@ def same_rows(one: DataFrame, other: DataFrame, volatile: tuple[str, ...]) -> bo
         return tuple(frame.agg(F.count("*"), *sums).first() or ())
 
     return digest_of(one) == digest_of(other)
-

@@ -1,4 +1,4 @@
-"""Verbs on staged tables: read one at a version or between two, make it, let it grow, append to it, replace its rows."""
+"""Verbs on staged tables: read one at a version or between two, make it, let it grow, append, replace its rows."""
 
 from __future__ import annotations
 
@@ -46,8 +46,12 @@ class Tables:
         return self.spark.read.option("versionAsOf", str(snapshot)).table(self.qualified(table))
 
     def read_between(self, table: str, start: int, end: int) -> DataFrame:
-        """The rows appended after one version, up to another; the caller has made sure that nothing but appends lie there."""
-        reader = self.spark.read.format("iceberg").option("start-snapshot-id", str(start)).option("end-snapshot-id", str(end))
+        """The rows appended after one version, up to another; the plan made sure that only appends lie there."""
+        reader = (
+            self.spark.read.format("iceberg")
+            .option("start-snapshot-id", str(start))
+            .option("end-snapshot-id", str(end))
+        )
         return reader.load(self.qualified(table))
 
     def create(self, table: str, schema: StructType, node: Node | None, comment: str = "") -> None:
@@ -100,7 +104,7 @@ def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | 
         raise SchemaChanged(
             f"the columns of {table} do not fit the table as it is: {'; '.join([*gone, *other])}",
             where=str(node.location) if node else table,
-            remedy=f"give the old columns back, or let the table be made anew: icefield run --select {table} --full-refresh",
+            remedy=f"give the old columns back, or make the table anew: icefield run --select {table} --full-refresh",
         )
 
 

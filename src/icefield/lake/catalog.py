@@ -197,7 +197,7 @@ class Catalog:
             raise LakeError(
                 f"the catalog cannot be used: {error}",
                 where=str(self.path),
-                remedy="see that the file is a whole SQLite database, that this user may write it and that the disk has room",
+                remedy="see that it is a whole SQLite database, that this user may write it and that the disk has room",
             ) from error
         finally:
             db.close()

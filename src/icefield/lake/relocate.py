@@ -64,7 +64,7 @@ class Relocation:
 
     def _file_entry(self, record: dict[str, Any]) -> dict[str, Any]:
         file = record["data_file"]
-        if file.get("content") == _POSITION_DELETES and record["status"] != 2:  # noqa: PLR2004 - 2: deleted
+        if file.get("content") == _POSITION_DELETES and record["status"] != 2:
             file["file_path"] = self._position_deletes(file["file_path"])
             file["file_size_in_bytes"] = Path(file["file_path"]).stat().st_size
         else:
@@ -85,7 +85,7 @@ class Relocation:
             reader = fastavro.reader(source)
             kept = {k: v for k, v in reader.metadata.items() if not k.startswith("avro.")}
             schema = json.loads(reader.metadata["avro.schema"])
-            records = [change(dict(record)) for record in reader]  # type: ignore[call-overload]
+            records = [change(record) for record in reader]
         with target.open("wb") as out:
             fastavro.writer(out, schema, records, codec="deflate", metadata=kept)
         self._done[location] = str(target)
@@ -94,8 +94,8 @@ class Relocation:
 
     def _position_deletes(self, location: str) -> str:
         """A delete file with the paths inside it changed."""
-        import pyarrow as pa  # noqa: PLC0415
-        from pyarrow import compute, parquet  # noqa: PLC0415
+        import pyarrow as pa
+        from pyarrow import compute, parquet
 
         if location in self._done:
             return self._done[location]

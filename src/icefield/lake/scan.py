@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 def connect() -> duckdb.DuckDBPyConnection:
     """An empty DuckDB in memory that can read Iceberg, with the extensions from their wheels."""
-    import duckdb  # noqa: PLC0415 - 50 ms that most commands do not need
+    import duckdb
 
     db = duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
     for extension in ("avro", "iceberg"):
         spec = importlib.util.find_spec(f"duckdb_extension_{extension}")
-        assert spec is not None and spec.origin is not None
+        assert spec is not None
+        assert spec.origin is not None
         library = Path(spec.origin).parent / "extensions" / f"v{duckdb.__version__}" / f"{extension}.duckdb_extension"
         db.execute(f"LOAD {literal(str(library))}")
     db.execute("SET TimeZone = 'UTC'")
@@ -50,7 +51,7 @@ def taken_files(lake: EmbeddedLake, table: str) -> Sequence[TakenFile]:
     with connect() as db:
         rows = db.execute(
             "SELECT path, arg_max(size, run), arg_max(modified_ns, run), arg_max(sha256, run), min(run),"
-            f" min(epoch_ms(taken_at)), min(arrival) FROM {scan(location)} WHERE \"table\" = ? GROUP BY path ORDER BY 7",
+            f' min(epoch_ms(taken_at)), min(arrival) FROM {scan(location)} WHERE "table" = ? GROUP BY path ORDER BY 7',
             [table],
         ).fetchall()
     return tuple(

@@ -32,7 +32,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What happens to one table in a run, and why. Not `known`: an input changes in the same run, so it is decided then."""
+    """What happens to one table in a run, and why; not `known` where an input changes in the same run."""
 
     table: str
     action: Action
@@ -70,10 +70,15 @@ def decide(
         return _rest(node, state, arrivals)
     if (arrivals is not None and arrivals.new) or moved:
         ranges = {
-            name: Range(start=state.inputs[name].snapshot if name in moved else inputs[name].version.snapshot, end=inputs[name].version.snapshot)
+            name: Range(
+                start=state.inputs[name].snapshot if name in moved else inputs[name].version.snapshot,
+                end=inputs[name].version.snapshot,
+            )
             for name in node.inputs
         }
-        return Step(table=node.name, action="append", reason=_moved_reason(moved, arrivals), ranges=ranges, arrivals=arrivals)
+        return Step(
+            table=node.name, action="append", reason=_moved_reason(moved, arrivals), ranges=ranges, arrivals=arrivals
+        )
     return _rest(node, state, arrivals)
 
 
@@ -86,7 +91,12 @@ def _everything(
 
 def _rest(node: Node, state: TableState, arrivals: Arrivals | None) -> Step:
     if arrivals is not None and arrivals.touched:
-        return Step(table=node.name, action="note", reason=f"{_files(arrivals.touched)} touched, content equal", arrivals=arrivals)
+        return Step(
+            table=node.name,
+            action="note",
+            reason=f"{_files(arrivals.touched)} touched, content equal",
+            arrivals=arrivals,
+        )
     if state.fingerprint != node.fingerprint or state.checks_fingerprint != node.checks_fingerprint:
         return Step(table=node.name, action="note", reason="new code accepted without a rebuild", arrivals=arrivals)
     return Step(table=node.name, action="none", reason="up to date", arrivals=arrivals)
@@ -147,7 +157,7 @@ def _refuse_changed_files(node: Node, arrivals: Arrivals) -> None:
         raise FileChanged(
             f"{_files(arrivals.changed)}, taken in before, now has other content",
             where=f"{node.name}, {node.location}",
-            remedy='give a correction a new name, or say what to do with one: files(..., changed="replace" or "ignore")',
+            remedy='give a correction a new name, or say what to do: files(..., changed="replace" or "ignore")',
         )
 
 
@@ -161,7 +171,7 @@ def _require_files(node: Node, arrivals: Arrivals, due: str) -> None:
         )
     if arrivals.missing:
         raise FileMissing(
-            f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.missing)}, taken in before, is no longer there",
+            f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.missing)}, once taken in, is not there",
             where=f"{node.name}, {node.location}",
             remedy=f"bring the files back, or keep the rows as they are: icefield run --accept {node.name}",
         )

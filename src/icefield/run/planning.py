@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def plan_project(
-    project: Project, lake: EmbeddedLake, states: Mapping[str, TableState], *, selection: tuple[str, ...], wishes: Wishes
+    project: Project,
+    lake: EmbeddedLake,
+    states: Mapping[str, TableState],
+    *,
+    selection: tuple[str, ...],
+    wishes: Wishes,
 ) -> Plan:
     """What a run of these tables would do now."""
     arrived = {

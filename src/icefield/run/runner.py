@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from icefield.errors import CheckFailed, DiskFull, IcefieldError, Interrupted, Overtaken, TableFailed
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from icefield.engine.stage import Stage, Staged
     from icefield.graph.state import Repair, TableState
     from icefield.project import Project
-    from icefield.run.events import Listener, Phase
+    from icefield.run.events import Listener, Phase, Status
 
 #: Tables staged at the same time. More than this only makes Spark's jobs wait for one another.
 WORKERS = 4
@@ -251,8 +251,7 @@ class _Run:
         due = [
             name
             for name in graph.order
-            if name in self.states
-            and any({name, *check.named_tables} & changed for check in cross_checks(graph[name]))
+            if name in self.states and any({name, *check.named_tables} & changed for check in cross_checks(graph[name]))
         ]
 
         def read(name: str) -> Any:
@@ -295,7 +294,9 @@ class _Run:
         tables: dict[str, dict[str, str]] = {}
         for staged in self.staged.values():
             for table in staged.tables:
-                tables[table] = meta.state_properties(staged.state) if table == staged.state.name else {meta.RUN: self.run}
+                tables[table] = (
+                    meta.state_properties(staged.state) if table == staged.state.name else {meta.RUN: self.run}
+                )
         written = journal.of_run(
             run=self.run,
             project=self.project.name,
@@ -380,21 +381,24 @@ def _record(lake: EmbeddedLake, rows: Any) -> None:
     branch.publish({}, rows)
 
 
-def _outcome(step: Step, status: Any, begun: float, **counts: int) -> TableOutcome:
-    seconds = time.monotonic() - begun
-    return TableOutcome(table=step.table, action=step.action, reason=step.reason, status=status, seconds=seconds, **counts)
+def _outcome(step: Step, status: Status, begun: float, *, rows_total: int = 0) -> TableOutcome:
+    return TableOutcome(
+        table=step.table,
+        action=step.action,
+        reason=step.reason,
+        status=status,
+        rows_total=rows_total,
+        seconds=time.monotonic() - begun,
+    )
 
 
 def _staged_outcome(staged: Staged, begun: float) -> TableOutcome:
-    return _outcome(
-        staged.step,
-        "published",
-        begun,
+    return replace(
+        _outcome(staged.step, "published", begun, rows_total=staged.state.rows),
         rows_added=staged.rows_added,
         rows_removed=staged.rows_removed,
         rows_quarantined=staged.quarantined,
         rows_dropped=staged.dropped,
-        rows_total=staged.state.rows,
     )
 
 

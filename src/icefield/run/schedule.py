@@ -71,7 +71,7 @@ class Later(Generic[Result]):
     def _run(self, work: Callable[[], Result]) -> None:
         try:
             self._outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - handed to whoever asks for the result
+        except BaseException as error:
             self._outcome.set_exception(error)
 
     def result(self) -> Result:
