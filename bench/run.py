@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -210,6 +211,8 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when all was measured and the tables agree, 1 when something cannot be right."""
     asked = arguments(argv)
+    # Told to end, it ends what it started and removes its folder, as on Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         results = run(asked)
     except CommandFailed as error:

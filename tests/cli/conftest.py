@@ -1,9 +1,10 @@
-"""Puts `tests/` on the path, so that every test can say `from projects import ...`."""
+"""Puts `tests/` and this folder on the path, so that every test can say `from projects import ...`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-if (tests := str(Path(__file__).parents[1])) not in sys.path:
-    sys.path.append(tests)
+for folder in (Path(__file__).parents[1], Path(__file__).parent):
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))

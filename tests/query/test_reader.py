@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, new_branch_name
 from icefield.lake.embedded import EmbeddedLake
 from icefield.lake.ops import Journal, open_catalog
-from icefield.query import open_reader
+from icefield.query import Reader, open_reader
 
 FIRST, SECOND, FAILED = "20260101T000000-aaaaaa", "20260102T000000-bbbbbb", "20260103T000000-cccccc"
 
@@ -30,6 +31,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedLake:
     record = Branch(lake, new_branch_name(), "20260103T000001-dddddd")
     record.publish({}, told(FAILED, "failed"))
     return lake
+
+
+@pytest.fixture(scope="module")
+def reader(lake: EmbeddedLake) -> Iterator[Reader]:
+    with open_reader(lake) as reader:
+        yield reader
 
 
 def values(lake: EmbeddedLake, table: str = "bronze.orders", **version: str) -> list[int]:
@@ -55,7 +62,9 @@ def test_every_table_is_a_view_under_its_name(lake: EmbeddedLake) -> None:
 def test_ops_tables_tells_of_every_table_by_which_run_it_stands(lake: EmbeddedLake) -> None:
     told = ask(lake, 'SELECT "table", run, rows, files, len(columns) FROM ops.tables WHERE "table" NOT LIKE \'ops.%\'')
     assert told == [("bronze.orders", SECOND, 3, 2, 1), ("gold.totals", SECOND, 1, 1, 1)]
-    [(published_at, metadata)] = ask(lake, "SELECT published_at, metadata FROM ops.tables WHERE \"table\" = 'gold.totals'")
+    [(published_at, metadata)] = ask(
+        lake, "SELECT published_at, metadata FROM ops.tables WHERE \"table\" = 'gold.totals'"
+    )
     assert published_at == dt.datetime.fromtimestamp(meta.load(metadata)["last-updated-ms"] / 1000, dt.UTC)
 
 
@@ -65,7 +74,7 @@ def test_a_reader_goes_on_seeing_the_version_it_opened(tmp_path: Path) -> None:
     with open_reader(lake) as reader:
         publish(lake, {"bronze.orders": [2]})
         assert reader.count("bronze.orders") == 1
-        assert reader.query('SELECT rows FROM ops.tables WHERE "table" = \'bronze.orders\'').rows() == [(1,)]
+        assert reader.query("SELECT rows FROM ops.tables WHERE \"table\" = 'bronze.orders'").rows() == [(1,)]
     assert values(lake) == [1, 2]
 
 
@@ -179,7 +188,9 @@ def test_a_table_without_a_snapshot_is_empty_and_has_its_columns(tmp_path: Path)
         assert (len(found), found.columns) == (0, ("amount", "at", "tags"))
         kinds = dict(row[:2] for row in reader.query("DESCRIBE silver.none").rows())
         assert kinds == {"amount": "DECIMAL(12,2)", "at": "TIMESTAMP WITH TIME ZONE", "tags": "VARCHAR[]"}
-        assert reader.query("SELECT rows, snapshot FROM ops.tables WHERE \"table\" = 'silver.none'").rows() == [(0, None)]
+        assert reader.query("SELECT rows, snapshot FROM ops.tables WHERE \"table\" = 'silver.none'").rows() == [
+            (0, None)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -201,19 +212,19 @@ def test_a_table_without_a_snapshot_is_empty_and_has_its_columns(tmp_path: Path)
         "-- nothing",
     ],
 )
-def test_only_queries_over_the_lake_are_carried_out(lake: EmbeddedLake, query: str) -> None:
+def test_only_queries_over_the_lake_are_carried_out(lake: EmbeddedLake, reader: Reader, query: str) -> None:
     with pytest.raises(QueryRefused):
-        ask(lake, query.format(warehouse=lake.warehouse))
+        reader.query(query.format(warehouse=lake.warehouse))
     assert not list(lake.warehouse.glob("stolen*"))
     assert not list(lake.warehouse.glob("other*"))
 
 
-def test_no_python_variable_is_within_reach(lake: EmbeddedLake) -> None:
+def test_no_python_variable_is_within_reach(reader: Reader) -> None:
     import pyarrow as pa
 
     secret = pa.table({"a": [1]})
     with pytest.raises(NoSuchTable, match="secret"):
-        ask(lake, "SELECT * FROM secret")
+        reader.query("SELECT * FROM secret")
     assert secret.num_rows == 1
 
 
@@ -231,8 +242,8 @@ def test_no_python_variable_is_within_reach(lake: EmbeddedLake) -> None:
         "PIVOT gold.totals ON value USING count(*)",
     ],
 )
-def test_whatever_only_reads_is_answered(lake: EmbeddedLake, query: str) -> None:
-    assert isinstance(ask(lake, query), list)
+def test_whatever_only_reads_is_answered(reader: Reader, query: str) -> None:
+    assert reader.query(query).columns
 
 
 @pytest.mark.parametrize(
@@ -246,15 +257,14 @@ def test_whatever_only_reads_is_answered(lake: EmbeddedLake, query: str) -> None
         ("SELECT CAST('x' AS INT)", QueryFailed, ["Could not convert"]),
     ],
 )
-def test_what_duckdb_refuses_is_explained(lake: EmbeddedLake, query: str, kind: type[Exception], parts: list[str]) -> None:
+def test_what_duckdb_refuses_is_explained(reader: Reader, query: str, kind: type[Exception], parts: list[str]) -> None:
     with pytest.raises(kind) as caught:
-        ask(lake, query)
+        reader.query(query)
     for part in parts:
         assert part in str(caught.value)
 
 
-def test_a_table_is_found_by_its_last_part(lake: EmbeddedLake) -> None:
-    with open_reader(lake) as reader:
-        assert reader.pin("totals").table == "gold.totals"
-        with pytest.raises(NoSuchTable, match=r"did you mean `bronze\.orders`"):
-            reader.table("bronze.order")
+def test_a_table_is_found_by_its_last_part(reader: Reader) -> None:
+    assert reader.pin("totals").table == "gold.totals"
+    with pytest.raises(NoSuchTable, match=r"did you mean `bronze\.orders`"):
+        reader.table("bronze.order")

@@ -153,7 +153,10 @@ def read_header(root: Path, file: LandedFile, source: Files) -> tuple[tuple[str,
     except UnicodeDecodeError:
         raise _wrong_header(file, "its first line is not UTF-8", source) from None
     separator, quote = source.options.get("sep", ","), source.options.get("quote", '"')
-    names = next(csv.reader([text.removeprefix(_BOM)], delimiter=separator, quotechar=quote))
+    try:
+        names = next(csv.reader([text.removeprefix(_BOM)], delimiter=separator, quotechar=quote))
+    except csv.Error as error:
+        raise _wrong_header(file, f"its first line cannot be cut into names ({error})", source) from None
     return _match_header(file, [name.strip() for name in names], source), text
 
 

@@ -420,7 +420,9 @@ def _as_users_error(error: BaseException, table: str, location: str, log: str) -
             where=f"{table}, {log}",
             remedy="free some space and run again; what this run wrote is removed then, and the lake is as it was",
         )
-    told = str(error).strip().split("\n", 1)[0] or type(error).__name__
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    told = causes[-1] if causes and lines[0].startswith("An error occurred while calling") else lines[0]
     return TableFailed(
         f"{table} could not be made: {told}",
         where=f"{table}, {location}",

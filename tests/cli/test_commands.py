@@ -1,0 +1,422 @@
+"""What each command prints, its JSON, and its exit code; without Spark, over lakes that PyIceberg wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from commands import icefield, lines
+from lakes import new_lake, open_branch, publish, told
+from projects import SOURCES, TinyProject, order, tiny
+
+from icefield.cli.app import COMMANDS, build_app
+from icefield.lake.ops import Journal, at, open_catalog
+
+FIRST, SECOND = "20260101T000000-aaaaaa", "20260102T000000-bbbbbb"
+HEAVY = ("pyspark", "pyiceberg", "duckdb", "polars", "pandas", "pyarrow")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> TinyProject:
+    """A project of which nothing was built yet."""
+    project = tiny(tmp_path_factory.mktemp("cli") / "tiny")
+    project.land("1.csv", [order(1), order(2)])
+    return project
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> TinyProject:
+    """A project whose lake has two runs, a table that nobody declares, and a quarantine."""
+    project = tiny(tmp_path_factory.mktemp("published") / "tiny")
+    lake = new_lake(project.root / "lake")
+    publish(lake, {"gold.old": [1, 2]}, FIRST)
+    publish(lake, {"gold.old": [3]}, SECOND)
+    _fill_quarantine(project)
+    return project
+
+
+def _fill_quarantine(project: TinyProject) -> None:
+    import pyarrow as pa
+
+    branch = open_branch(project.lake, "20260103T000000-cccccc")
+    project.lake.catalog.add_namespace(branch.name, "bronze")
+    bad = pa.table(
+        {
+            "id": pa.array([7, None], pa.int64()),
+            "raw": pa.array([b"7,,1.00", b"x,ann"], pa.binary()),
+            "reasons": [["customer is not null"], ["malformed: 2 columns instead of 4"]],
+            "run": [branch.run] * 2,
+            "line": pa.array([3, 2], pa.int64()),
+            "arrival": pa.array([1, 0], pa.int64()),
+            "quarantined_at": [at(0)] * 2,
+        }
+    )
+    name = "bronze.orders__quarantine"
+    folder, properties = str(project.lake.table_folder(name)), branch.own_properties(name)
+    open_catalog(branch).create_table(name, bad.schema, location=folder, properties=properties).append(bad)
+    files = [
+        {
+            "table": "bronze.orders",
+            "path": f"landing/orders/{n}.csv",
+            "run": branch.run,
+            "arrival": n,
+            "taken_at": at(0),
+        }
+        for n in range(2)
+    ]
+    branch.publish({name: {}}, Journal(runs=told(branch.run).runs, files=files))
+
+
+# -- help
+
+
+def test_help_lists_every_command() -> None:
+    done = icefield("--help")
+    assert done.code == 0
+    for name in COMMANDS:
+        assert f" {name} " in done.out
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
+    app = build_app([name])
+    found = [group.typer_instance.info.help for group in app.registered_groups]
+    found += [(command.callback.__doc__ or "").split("\n")[0] for command in app.registered_commands]
+    assert found == [COMMANDS[name]]
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_has_help(name: str) -> None:
+    assert icefield(name, "--help").code == 0
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    import icefield as package
+
+    assert icefield("--version").out == f"icefield {package.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nope"], ["sql"], ["ls", "--nope"], ["quarantine", "show", "x", "--limit", "0"]]
+)
+def test_wrong_usage_is_2(arguments: list[str]) -> None:
+    done = icefield(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err
+
+
+@pytest.mark.parametrize("command", ["ls", "plan", "run", "check", "sql SELECT", "table history x", "quarantine ls"])
+def test_outside_of_a_project_every_command_says_so(tmp_path: Path, command: str) -> None:
+    done = icefield(*command.split(), "-p", str(tmp_path))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error ICE-201 there is no icefield.toml")
+    assert "icefield init DIR" in done.err
+
+
+def test_a_traceback_is_shown_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Traceback" not in icefield("ls", "-p", str(tmp_path)).err
+    monkeypatch.setenv("ICEFIELD_DEBUG", "1")
+    assert "Traceback" in icefield("ls", "-p", str(tmp_path)).err
+
+
+# -- ls
+
+
+def test_ls_shows_what_is_declared(project: TinyProject) -> None:
+    done = icefield("ls", "-p", str(project.root))
+    assert done.code == 0
+    assert lines(done.out) == [
+        "table refresh inputs checks rows state",
+        "bronze.orders append landing/orders/*.csv 3 not built yet",
+        "silver.sales append bronze.orders not built yet",
+        "gold.by_customer full silver.sales 1 not built yet",
+    ]
+
+
+def test_ls_takes_selectors(project: TinyProject) -> None:
+    done = icefield("ls", "+gold.by_customer", "--exclude", "bronze.*", "--json", "-p", str(project.root))
+    assert [row["table"] for row in json.loads(done.out)] == ["silver.sales", "gold.by_customer"]
+    wrong = icefield("ls", "gold.by_custmer", "-p", str(project.root))
+    assert wrong.code == 2
+    assert "did you mean `gold.by_customer`" in wrong.err
+
+
+def test_ls_as_json_has_everything(published: TinyProject) -> None:
+    rows = {row["table"]: row for row in json.loads(icefield("ls", "--json", "-p", str(published.root)).out)}
+    assert list(rows) == ["bronze.orders", "silver.sales", "gold.by_customer", "gold.old"]
+    assert rows["bronze.orders"] == {
+        "table": "bronze.orders",
+        "declared": True,
+        "refresh": "append",
+        "source": "landing/orders/*.csv",
+        "inputs": [],
+        "checks": ["customer is not null", "amount is positive", "id is unique"],
+        "tags": [],
+        "comment": "",
+        "location": "tables.py:6",
+        "code_changed": False,
+        "run": None,
+        "rows": None,
+        "published_at": None,
+    }
+    assert (rows["gold.old"]["declared"], rows["gold.old"]["run"], rows["gold.old"]["rows"]) == (False, SECOND, 3)
+
+
+def test_ls_lists_what_is_no_longer_declared(published: TinyProject) -> None:
+    assert "undeclared, published" in icefield("ls", "-p", str(published.root)).out
+
+
+@pytest.mark.parametrize(("select", "tables"), [([], 3), (["silver.sales+"], 2)])
+def test_ls_draws_the_graph(project: TinyProject, tmp_path: Path, select: list[str], tables: int) -> None:
+    file = tmp_path / "graph.svg"
+    done = icefield("ls", *select, "--svg", str(file), "-p", str(project.root))
+    assert (done.code, done.out) == (0, "")
+    assert ElementTree.parse(file).getroot().get("aria-label") == f"{tables} tables"
+    assert icefield("ls", *select, "--svg", "-", "-p", str(project.root)).out == file.read_text()
+
+
+# -- plan
+
+
+def test_plan_says_what_and_why(project: TinyProject) -> None:
+    done = icefield("plan", "-p", str(project.root))
+    assert done.code == 0
+    assert lines(done.out) == [
+        "table action why reads",
+        "bronze.orders build first run 1 file, 84 B",
+        "silver.sales build first run decided at run",
+        "gold.by_customer build first run decided at run",
+        "3 tables of 3 to refresh",
+    ]
+
+
+def test_plan_as_json(project: TinyProject) -> None:
+    done = icefield("plan", "--json", "-s", "bronze.orders", "-p", str(project.root))
+    assert json.loads(done.out) == {
+        "work": 1,
+        "steps": [
+            {
+                "table": "bronze.orders",
+                "action": "build",
+                "reason": "first run",
+                "decided": True,
+                "files": {"new": ["landing/orders/1.csv"], "bytes": 84},
+                "inputs": {},
+            }
+        ],
+        "undeclared": [],
+    }
+
+
+def test_plan_of_tables_whose_inputs_are_not_there(project: TinyProject) -> None:
+    done = icefield("plan", "-s", "gold.by_customer", "-p", str(project.root))
+    assert done.code == 0
+    assert "gold.by_customer waits for silver.sales" in done.out
+
+
+def test_a_missing_landing_folder_is_one_paragraph(tmp_path: Path) -> None:
+    done = icefield("plan", "-p", str(tiny(tmp_path / "tiny").root))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error ICE-401")
+
+
+# -- sql
+
+
+def test_sql_prints_rows(published: TinyProject) -> None:
+    done = icefield("sql", "SELECT value, value * 1.5 AS more FROM gold.old ORDER BY 1", "-p", str(published.root))
+    assert (done.code, done.out) == (0, "value  more\n    1   1.5\n    2   3.0\n    3   4.5\n")
+    assert done.err == "3 rows\n"
+
+
+def test_sql_reads_from_stdin_and_prints_json(published: TinyProject) -> None:
+    done = icefield("sql", "-", "--json", "-p", str(published.root), stdin="SELECT max(value) AS most FROM gold.old")
+    assert json.loads(done.out) == [{"most": 3}]
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.json"])
+def test_sql_writes_files(published: TinyProject, tmp_path: Path, name: str) -> None:
+    done = icefield("sql", "FROM gold.old", "--out", str(tmp_path / name), "-p", str(published.root))
+    assert (done.code, done.out) == (0, "")
+    assert "3 rows written" in done.err
+    assert (tmp_path / name).stat().st_size
+
+
+def test_sql_as_of_a_run(published: TinyProject) -> None:
+    query = "SELECT count(*) AS n FROM gold.old"
+    done = icefield("sql", query, "--as-of", FIRST, "--json", "-p", str(published.root))
+    assert json.loads(done.out) == [{"n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["SELECT * FROM gold.odl"], "ICE-804", "did you mean `gold.old`"),
+        (["SELCT"], "ICE-802", "speaks DuckDB"),
+        (["DROP TABLE gold.old"], "ICE-803", "only read"),
+        (["SELECT 1", "--as-of", "nope"], "ICE-305", "neither a run"),
+        (["SELECT 1", "--run", "nope"], "ICE-305", "kept: none"),
+        (["SELECT 1", "--json", "--out", "x.csv"], "ICE-809", "leave one of them out"),
+        (["SELECT 1", "--run", "a", "--as-of", "b"], "ICE-809", "leave one of them out"),
+        (["SELECT 1", "--out", "x.xlsx"], "ICE-806", ".parquet"),
+    ],
+)
+def test_sql_explains_what_cannot_be(published: TinyProject, arguments: list[str], code: str, told: str) -> None:
+    done = icefield("sql", *arguments, "-p", str(published.root))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error {code} ")
+    assert told in done.err
+
+
+def test_sql_without_a_lake(project: TinyProject) -> None:
+    done = icefield("sql", "SELECT 1", "-p", str(project.root))
+    assert done.code == 2
+    assert "icefield run" in done.err
+
+
+# -- table
+
+
+def test_table_history(published: TinyProject) -> None:
+    done = icefield("table", "history", "old", "-p", str(published.root))
+    head, first, second = lines(done.out)
+    assert head == "published (UTC) run operation added removed total growth"
+    assert first.endswith(f"{FIRST} append 2 0 2 +2")
+    assert second.endswith(f"{SECOND} append 1 0 3 +1 (+50.0 %)")
+    versions = json.loads(icefield("table", "history", "gold.old", "--json", "-p", str(published.root)).out)
+    assert [(v["run"], v["rows_total"], v["growth"]) for v in versions] == [(FIRST, 2, 2), (SECOND, 3, 1)]
+
+
+def test_table_show(published: TinyProject) -> None:
+    facts = json.loads(icefield("table", "show", "gold.old", "--json", "-p", str(published.root)).out)
+    assert facts["columns"] == [{"name": "value", "type": "long", "comment": ""}]
+    assert (facts["rows"], facts["run"], facts["declared"]) == (3, SECOND, None)
+    text = lines(icefield("table", "show", "gold.old", "-p", str(published.root)).out)
+    assert text[0] == "table gold.old"
+    assert "rows 3" in text
+    assert text[-1] == "value long"
+
+
+def test_an_unknown_table_is_2_with_a_suggestion(published: TinyProject) -> None:
+    done = icefield("table", "show", "gold.odl", "-p", str(published.root))
+    assert done.code == 2
+    assert "did you mean `gold.old`" in done.err
+
+
+# -- quarantine
+
+
+def test_quarantine_ls(published: TinyProject) -> None:
+    done = icefield("quarantine", "ls", "-p", str(published.root))
+    assert lines(done.out) == [
+        "table reason rows",
+        "bronze.orders customer is not null 1",
+        "bronze.orders malformed 1",
+        "2 rows in quarantine",
+    ]
+    assert json.loads(icefield("quarantine", "ls", "--json", "-p", str(published.root)).out) == [
+        {"table": "bronze.orders", "rows": 2, "reasons": {"customer is not null": 1, "malformed": 1}}
+    ]
+
+
+def test_quarantine_show(published: TinyProject) -> None:
+    done = icefield("quarantine", "show", "orders", "-p", str(published.root))
+    assert lines(done.out) == [
+        "reasons from text",
+        "malformed: 2 columns instead of 4 landing/orders/0.csv:2 x,ann",
+        "customer is not null landing/orders/1.csv:3 7,,1.00",
+    ]
+    told: list[dict[str, Any]] = json.loads(
+        icefield("quarantine", "show", "bronze.orders", "--limit", "1", "--json", "-p", str(published.root)).out
+    )
+    assert [(row["file"], row["line"], row["raw"]) for row in told] == [("landing/orders/0.csv", 2, "x,ann")]
+    assert icefield("quarantine", "show", "gold.old", "-p", str(published.root)).code == 2
+
+
+# -- doctor
+
+
+def test_doctor_looks_at_everything(published: TinyProject) -> None:
+    found = json.loads(icefield("doctor", "--json", "-p", str(published.root)).out)
+    seen = [finding["what"] for finding in found]
+    assert seen == "python,packages,java,jar,jar,time zone,project,disk,file system,permission,catalog,lake".split(",")
+    assert next(f for f in found if f["what"] == "catalog")["told"].endswith("journal mode wal")
+
+
+def test_doctor_tells_of_open_runs_and_clears_them(tmp_path: Path) -> None:
+    project = tiny(tmp_path / "tiny")
+    lake = new_lake(project.root / "lake")
+    branch = open_branch(lake, FIRST)
+    assert f"{FIRST} is going on" in icefield("doctor", "-p", str(project.root)).out
+    os.close(branch._lock)  # as if its process had gone
+    done = icefield("doctor", "-p", str(project.root))
+    assert f"{FIRST} died" in done.out
+    cleared = icefield("doctor", "--clear", FIRST[:10], "-p", str(project.root))
+    assert (cleared.code, lake.catalog.branches()) == (0, {})
+    assert icefield("doctor", "--clear", FIRST, "-p", str(project.root)).code == 2
+
+
+def test_doctor_names_a_moved_lake_and_a_broken_project(tmp_path: Path) -> None:
+    project = tiny(tmp_path / "here")
+    new_lake(project.root / "lake")
+    project.root.rename(tmp_path / "there")
+    (tmp_path / "there" / "tables.py").write_text("this is no Python")
+    done = icefield("doctor", "-p", str(tmp_path / "there"))
+    assert done.code == 1
+    assert "icefield lake relocate" in done.out
+    assert "ICE-204" in done.out
+
+
+def test_doctor_works_outside_of_a_project(tmp_path: Path) -> None:
+    assert "none here" in icefield("doctor", "-p", str(tmp_path)).out
+
+
+# -- init
+
+
+def test_init_copies_a_reference_project(tmp_path: Path) -> None:
+    done = icefield("init", "--from", "ecommerce", str(tmp_path / "shop"))
+    assert done.code == 0
+    assert {"icefield.toml", "bronze.py", "generate.py"} <= {path.name for path in (tmp_path / "shop").iterdir()}
+    assert not (tmp_path / "shop" / "landing").exists()
+    assert icefield("ls", "gold", "--json", "-p", str(tmp_path / "shop")).code == 0
+
+
+def test_init_overwrites_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    done = icefield("init", str(tmp_path))
+    assert done.code == 2
+    assert done.err.startswith("error ICE-807")
+    wrong = icefield("init", "--from", "ecomerce", str(tmp_path / "new"))
+    assert wrong.code == 2
+    assert "did you mean `ecommerce`" in wrong.err
+
+
+# -- starting fast
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["ls"], ["ls", "--json"], ["plan"]])
+def test_nothing_heavy_is_imported(project: TinyProject, arguments: list[str]) -> None:
+    icefield("ls", "-p", str(project.root))  # so that the graph is cached
+    where = [] if arguments == ["--help"] else ["-p", str(project.root)]
+    assert imported([*arguments, *where]) == []
+
+
+def imported(arguments: list[str]) -> list[str]:
+    """What of the heavy packages a command of its own process has imported by its end."""
+    script = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print('heavy', *[n for n in {HEAVY!r} if n in sys.modules], file=sys.stderr))\n"
+        "from icefield.cli import main\nmain()"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, env=environment, check=True
+    )
+    return done.stderr.splitlines()[-1].split()[1:]

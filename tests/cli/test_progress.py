@@ -1,0 +1,85 @@
+"""What is shown while a run goes on: drawn on a terminal, told line by line otherwise."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+
+from icefield.cli import output
+from icefield.cli.progress import showing
+from icefield.plan import Plan, Step
+from icefield.run.events import PhaseStarted, RunOvertaken, TableOutcome, TableStarted
+
+PLAN = Plan(steps=(Step(table="bronze.a", action="build"), Step(table="gold.b", action="build")))
+EVENTS = [
+    PhaseStarted(phase="plan"),
+    PhaseStarted(phase="start"),
+    PhaseStarted(phase="stage", plan=PLAN),
+    TableStarted(table="bronze.a", action="build", reason="first run"),
+    TableOutcome(
+        table="bronze.a",
+        action="build",
+        reason="first run",
+        status="published",
+        rows_added=20_000,
+        rows_quarantined=3,
+        seconds=3.24,
+    ),
+    TableStarted(table="gold.b", action="build", reason="first run"),
+    TableOutcome(table="gold.b", action="build", reason="", status="failed", error="ICE-601 ..."),
+    RunOvertaken(tables=("bronze.a",)),
+]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_log_gets_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    with showing() as listener:
+        for event in EVENTS:
+            listener(event)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in told.err.splitlines())
+    assert [line[9:] for line in told.err.splitlines()] == [
+        "starting Spark",
+        "staging",
+        "bronze.a  build  20,000 rows  3 quarantined  3.2 s",
+        "gold.b  build  FAILED",
+        "overtaken on bronze.a; planning again",
+    ]
+
+
+def test_a_terminal_gets_a_table_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with showing() as listener:
+        for event in EVENTS[:6]:
+            listener(event)
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
+    assert re.search(r"bronze\.a +done +20,000 +3 +3\.2 s", drawn)
+    assert re.search(r"gold\.b +build", drawn)
+    assert "staging  1 of 2 tables" in drawn
+    assert "\x1b[2K" in terminal.getvalue(), "it is taken away again"
+
+
+def test_results_on_a_terminal_are_drawn_and_elsewhere_plain(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = ["name", output.Column(name="n", right=True)]
+    output.table(columns, [("[red]a", output.Count(1000)), (None, 2)])
+    assert capsys.readouterr().out == "name        n\n[red]a  1,000\n            2\n"
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    output.table(columns, [("[red]a", output.Count(1000))])
+    assert "[red]a" in terminal.getvalue()
+    assert "─" in terminal.getvalue()

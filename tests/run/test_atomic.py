@@ -1,0 +1,124 @@
+"""Readers see all tables of a run or none, at any instant; a run that fails leaves no trace but its own record."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from projects import ORDERS, TinyProject, ask, order, tiny
+
+from icefield.lake import metadata as meta
+from icefield.lake.embedded import EmbeddedLake
+
+pytestmark = pytest.mark.spark
+
+WITH_COLUMN = ORDERS.replace('F.to_date("at").alias("day"))', 'F.to_date("at").alias("day"), F.lit(1).alias("one"))')
+FAILING = (
+    WITH_COLUMN.replace('checks=[unique("customer")]', 'checks=[unique("customer"), expect("few", "orders < 0")]')
+    + '''
+
+@table("gold.more", refresh=full())
+def more(sales: DataFrame) -> DataFrame:
+    return sales.groupBy("day").count()
+'''
+)
+
+
+class Poller(threading.Thread):
+    """Looks at one version of the whole lake again and again; a version not seen before is queried at once."""
+
+    def __init__(self, lake: EmbeddedLake) -> None:
+        super().__init__()
+        self.lake = lake
+        self.polls: list[float] = []
+        self.versions: list[dict[str, str]] = []
+        self.mixed: list[object] = []
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(0.002):
+            pointers = self.lake.pointers()
+            self.polls.append(time.time() * 1000)
+            if pointers and pointers not in self.versions:
+                self.versions.append(pointers)
+                try:
+                    self.mixed.extend(mixed(pointers))
+                except Exception as error:  # noqa: BLE001 - what a reader would see
+                    self.mixed.append(error)
+
+
+def mixed(pointers: dict[str, str]) -> list[object]:
+    """Tables that are not what the history of the very same version says they are."""
+    tables = [table for table in pointers if not table.startswith("ops.") and not table.endswith("__quarantine")]
+    counts = " UNION ALL ".join(f"SELECT '{table}' AS name, count(*) AS rows FROM {table}" for table in tables)
+    newest = """
+        SELECT "table" AS name, arg_max(rows_total, number) AS rows, arg_max(snapshot, number) AS snapshot,
+               arg_max(run, number) AS run
+        FROM ops.table_runs WHERE status = 'published' GROUP BY "table" """
+    query = f"SELECT name, c.rows, n.rows, n.snapshot, n.run FROM ({counts}) c FULL JOIN ({newest}) n USING (name)"
+    published = {run for (run,) in ask(pointers, "SELECT run FROM ops.runs WHERE status = 'published'")}
+    wrong: list[object] = []
+    for name, rows, told, snapshot, run in ask(pointers, query):
+        metadata = meta.load(pointers[name]) if name in pointers else {"properties": {}}
+        seen = (rows, metadata.get("current-snapshot-id"), metadata["properties"].get("icefield.run"))
+        if seen != (told, snapshot, run) or run not in published:
+            wrong.append((name, seen, (told, snapshot, run)))
+    return wrong
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_reader_ever_sees_tables_of_two_runs_mixed(tmp_path: Path) -> None:
+    project = tiny(tmp_path)
+    poller = Poller(project.lake)
+    published = []
+    poller.start()
+    try:
+        for number in range(4):
+            project.land(f"{number}.csv", [order(10 * number + n, f"c{n}") for n in range(5)])
+            published.append(project.run().published_ms)
+        published.append(project.run(full_refresh=True).published_ms)
+        project.declare(WITH_COLUMN)
+        published.append(project.run().published_ms)
+    finally:
+        poller.over.set()
+        poller.join()
+    assert poller.mixed == []
+    assert len(poller.versions) == len(published) == 6
+    near = [at for at in poller.polls if any(abs(at - moment) < 100 for moment in published)]
+    print(f"{len(poller.polls)} polls, {len(near)} within 100 ms of a publish")
+    assert len(poller.polls) >= 200
+    assert len(near) >= 20
+
+
+def test_a_run_that_creates_grows_rebuilds_and_then_fails_leaves_no_trace(tmp_path: Path) -> None:
+    project = tiny(tmp_path)
+    project.land("a.csv", [order(1), order(2, "")])
+    assert project.run().status == "published"
+    before, rows = project.lake.pointers(), project.everything()
+    project.declare(FAILING)
+    project.land("b.csv", [order(3)])
+    failed = project.run()
+    assert failed.status == "failed"
+    assert "few" in failed.error
+    now = project.lake.pointers()
+    assert {t: at for t, at in now.items() if not t.startswith("ops.")} == {
+        t: at for t, at in before.items() if not t.startswith("ops.")
+    }
+    assert project.everything() == rows
+    assert status_of(project, failed.run) == ["failed"]
+    (kept,) = project.lake.catalog.branches().items()
+    assert kept[1] == failed.run
+    staged = ask(project.lake.pointers(kept[0]), "SELECT count(*) FROM silver.sales WHERE one = 1")
+    assert staged == [(2,)], "what failed can be looked at"
+    project.declare(ORDERS)
+    again = project.run()
+    assert again.status == "published"
+    assert {t.table: t.action for t in again.tables if t.status == "published"}["silver.sales"] == "append"
+    assert sorted(project.ask("SELECT id FROM silver.sales")) == [(1,), (3,)]
+
+
+def status_of(project: TinyProject, run: str) -> list[Any]:
+    return [status for (status,) in project.ask(f"SELECT status FROM ops.runs WHERE run = '{run}'")]
