@@ -31,7 +31,6 @@ from contestants import (
     Contestant,
     Counts,
     contestants,
-    copy_project,
     generate,
     icefield,
 )
@@ -86,9 +85,7 @@ class Bench:
 
     def run_quick(self, repeat: int) -> None:
         """Commands on a lake that is there: nothing to do, little to do, only to look."""
-        project = self.work / "quick"
-        copy_project(self.landing, project)
-        self._measure("icefield run", icefield("run", "-p", str(project)))
+        project = self._place(self.everyone[ICEFIELD])
         self._measure("icefield ls", icefield("ls", "-p", str(project)))
         for name, command in {
             "nothing new": icefield("run", "-p", str(project)),

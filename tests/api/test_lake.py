@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from lakes import new_lake, publish
-from projects import order, tiny
 
 import icefield
 from icefield import Lake
 from icefield.errors import NoLake, NoProject, NoSuchTable, UnknownProfile, UnknownSelector
+from lakes import new_lake, publish
+from projects import order, tiny
 
 FIRST, SECOND = "20260101T000000-aaaaaa", "20260102T000000-bbbbbb"
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 
 from typer.testing import CliRunner
 
 from icefield.cli.app import build_app
+from projects import SOURCES
+
+HEAVY = ("pyspark", "pyiceberg", "duckdb", "polars", "pandas", "pyarrow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +34,17 @@ def icefield(*arguments: str, stdin: str | None = None) -> Done:
 def lines(text: str) -> list[str]:
     """The lines that say something, with the spaces between columns evened out."""
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def imported(arguments: list[str]) -> list[str]:
+    """What of the heavy packages a command of its own process has imported by its end."""
+    script = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print('heavy', *[n for n in {HEAVY!r} if n in sys.modules], file=sys.stderr))\n"
+        "from icefield.cli import main\nmain()"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, env=environment, check=True
+    )
+    return done.stderr.splitlines()[-1].split()[1:]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakes import new_lake, open_branch, publish, told, write
-
 from icefield.lake import metadata as meta
 from icefield.lake.history import history
+from lakes import new_lake, open_branch, publish, told, write
 
 
 def test_each_publish_is_one_version_however_many_steps_it_took(tmp_path: Path) -> None:

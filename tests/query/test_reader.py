@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lakes import new_lake, open_branch, publish, told, write
 
 from icefield.errors import LakeDamaged, NoLake, NoSuchTable, NothingPublished, QueryFailed, QueryRefused, UnknownRun
 from icefield.lake import metadata as meta
@@ -15,6 +14,7 @@ from icefield.lake.branch import Branch, new_branch_name
 from icefield.lake.embedded import EmbeddedLake
 from icefield.lake.ops import Journal, open_catalog
 from icefield.query import Reader, open_reader
+from lakes import new_lake, open_branch, publish, told, write
 
 FIRST, SECOND, FAILED = "20260101T000000-aaaaaa", "20260102T000000-bbbbbb", "20260103T000000-cccccc"
 

@@ -18,8 +18,9 @@ from icefield.lake.scan import connect
 from icefield.query.result import Result, collect
 
 QUERY = """
-SELECT 1::BIGINT AS id, 12.50::DECIMAL(12,2) AS amount, TIMESTAMPTZ '2026-08-01 10:00:00+02' AS at, DATE '2026-08-01' AS day,
-       ['a', 'b'] AS tags, encode('né') AS raw, 'x, "y"' AS word, true AS yes, 0.5::DOUBLE AS half
+SELECT 1::BIGINT AS id, 12.50::DECIMAL(12,2) AS amount, TIMESTAMPTZ '2026-08-01 10:00:00+02' AS at,
+       DATE '2026-08-01' AS day, ['a', 'b'] AS tags, encode('né') AS raw, 'x, "y"' AS word, true AS yes,
+       0.5::DOUBLE AS half
 UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 """
 AT = dt.datetime(2026, 8, 1, 8, tzinfo=dt.UTC)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from icefield.cli import output
+from icefield.cli import output, repair
 from icefield.cli.guard import guarded
 from icefield.cli.opening import lake_at
 from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
@@ -29,6 +29,8 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Rows that failed a check and wait, with their reasons.", no_args_is_help=True)
     group.command("ls")(guarded(ls))
     group.command("show")(guarded(show))
+    group.command("replay")(guarded(repair.replay))
+    group.command("discard")(guarded(repair.discard))
     app.add_typer(group, name="quarantine")
 
 

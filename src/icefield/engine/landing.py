@@ -102,6 +102,12 @@ def arrivals(root: Path, source: Files, known: FilesTaken | None, taken: Callabl
 
 def take(root: Path, file: LandedFile, source: Files, *, arrival: int, taken_ms: int) -> Intake:
     """Looks into a file's head: its format, and its columns where it names them itself."""
+    if ":" in file.path:
+        raise FileUnreadable(
+            f"{file.path} has a colon in its name, which Spark takes for the end of a URL's scheme",
+            where=file.path,
+            remedy="give the file a name without a colon, or take it out of the landing folder",
+        )
     kind = source.format or _format(file, source)
     header: tuple[str, ...] = ()
     line = ""
@@ -149,12 +155,12 @@ def read_header(root: Path, file: LandedFile, source: Files) -> tuple[tuple[str,
             raise _wrong_header(file, "its first line is blank", source)
         return (), ""
     try:
-        text = line.decode().rstrip("\r\n")
+        text = line.decode().rstrip("\r\n").removeprefix(_BOM)  # Spark's lines come without it, too
     except UnicodeDecodeError:
         raise _wrong_header(file, "its first line is not UTF-8", source) from None
     separator, quote = source.options.get("sep", ","), source.options.get("quote", '"')
     try:
-        names = next(csv.reader([text.removeprefix(_BOM)], delimiter=separator, quotechar=quote))
+        names = next(csv.reader([text], delimiter=separator, quotechar=quote))
     except csv.Error as error:
         raise _wrong_header(file, f"its first line cannot be cut into names ({error})", source) from None
     return _match_header(file, [name.strip() for name in names], source), text

@@ -13,7 +13,7 @@ from icefield.project.cache import folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from icefield.declare import Check
     from icefield.engine.audit import CheckResult
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from icefield.project import Project
 
 LOG = "check.log"
+_checked = ""
 AnyCheck = TypeVar("AnyCheck", bound="Check")
 
 
@@ -29,17 +30,14 @@ def check_project(
     project: Project, selection: Sequence[str], listener: Callable[[str], None] = lambda table: None
 ) -> list[CheckResult]:
     """The results of every check of the selected tables, each counted over all published rows."""
-    from icefield.engine.session import add_catalog, start_session  # noqa: PLC0415 - pyspark, for those who check
-    from icefield.engine.tables import quoted  # noqa: PLC0415
+    from icefield.engine.tables import quoted  # noqa: PLC0415 - pyspark, for those who check
 
     lake = EmbeddedLake(project.profile.lake)
     if not lake.exists:
         raise NoLake(lake.root)
     lake.require_in_place()
     states = lake.states()
-    log = folder(project.root) / LOG
-    spark = start_session(app=f"icefield {project.name}", conf=project.profile.spark, log=log)
-    add_catalog(spark, LAKE, uri=str(lake.catalog.path), warehouse=str(lake.warehouse))
+    spark = _session(project, lake)
 
     def read(table: str) -> DataFrame | None:
         if (state := states.get(table)) is None:
@@ -54,6 +52,21 @@ def check_project(
         listener(table)
         results += _results(project.graph[table], states, read)
     return results
+
+
+def _session(project: Project, lake: EmbeddedLake) -> SparkSession:
+    """A session that reads this lake. Spark keeps a catalog under its name, so another lake needs another session."""
+    from icefield.engine.session import add_catalog, start_session, stop_session  # noqa: PLC0415 - pyspark
+
+    global _checked
+    address = str(lake.catalog.path)
+    if _checked not in ("", address):
+        stop_session(wait=True)
+    log = folder(project.root) / LOG
+    spark = start_session(app=f"icefield {project.name}", conf=project.profile.spark, log=log)
+    add_catalog(spark, LAKE, uri=address, warehouse=str(lake.warehouse))
+    _checked = address
+    return spark
 
 
 def _results(

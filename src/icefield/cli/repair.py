@@ -1,0 +1,89 @@
+"""`icefield quarantine replay` and `discard`: what a person decides about rows that wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from icefield.cli import output, report
+from icefield.cli.guard import FAILED
+from icefield.cli.opening import same_project
+from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
+from icefield.cli.progress import showing
+from icefield.errors import NoSuchTable, WrongUsage
+from icefield.graph import select
+from icefield.graph.state import Repair
+from icefield.project import Project, open_project
+from icefield.run.runner import Order, run_project
+
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table whose quarantine it is about.")]
+Where = Annotated[
+    str, typer.Option("--where", metavar="SQL", help="Which waiting rows: Spark SQL over what `show` lists.")
+]
+
+
+def replay(
+    table: Table,
+    *,
+    where: Where = "true",
+    assign: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="COLUMN=SQL", help='A repair, such as "amount = abs(amount)"; may be repeated.'),
+    ] = None,
+    as_json: Json = False,
+    project: ProjectDir = HERE,
+    profile: ProfileName = None,
+) -> int:
+    """Apply today's checks to waiting rows, repaired if you say how; those that pass now move into the table."""
+    opened = open_project(project, profile)
+    name = _table(opened, table)
+    repairs = ()
+    if assign:
+        pairs = tuple(_assignment(text) for text in assign)
+        repairs = (Repair(table=name, kind="replay", where=where, assign=pairs),)
+    return _run(opened, name, repairs, project, as_json=as_json)
+
+
+def discard(
+    table: Table,
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why they may be let go; it is kept with the decision.")],
+    where: Where = "true",
+    as_json: Json = False,
+    project: ProjectDir = HERE,
+    profile: ProfileName = None,
+) -> int:
+    """Let waiting rows go for good; the decision is remembered, and rebuilds decide the same."""
+    opened = open_project(project, profile)
+    name = _table(opened, table)
+    return _run(
+        opened, name, (Repair(table=name, kind="discard", where=where, reason=reason),), project, as_json=as_json
+    )
+
+
+def _run(opened: Project, name: str, repairs: tuple[Repair, ...], project: Path, *, as_json: bool) -> int:
+    with showing() as listener:
+        result = run_project(opened, Order(select=f"{name}+", replay=(name,), repairs=repairs), listener)
+    if as_json:
+        output.json(report.as_data(result, opened))
+    else:
+        report.show(result, opened, same_project(project))
+    return 0 if result.ok else FAILED
+
+
+def _table(project: Project, name: str) -> str:
+    found = select(project.graph, name.removesuffix("__quarantine"))
+    if len(found) != 1:
+        raise NoSuchTable(f"`{name}` means {len(found)} tables", remedy="name one table: icefield quarantine ls")
+    return found[0]
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    column, equals, value = text.partition("=")
+    if not equals or not column.strip() or not value.strip():
+        raise WrongUsage(
+            f"`--set {text}` is no assignment", remedy='write a column, = and Spark SQL: --set "amount = abs(amount)"'
+        )
+    return column.strip(), value.strip()
