@@ -46,7 +46,7 @@ class Process:
     stack: int = 0
 
     def is_image_of(self, parent: Process) -> bool:
-        """True between fork and exec, when parent and child show the same pages (Spark starts a `chmod` for each file)."""
+        """True between fork and exec, when parent and child show the same pages, which would count twice."""
         # The stack's address is drawn anew by every exec; the size differs a little, as the two are read in turn.
         return (
             self.stack != 0 and self.stack == parent.stack and abs(self.virtual - parent.virtual) < parent.virtual / 100

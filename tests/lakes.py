@@ -1,7 +1,7 @@
 """Commits to a lake without Spark: PyIceberg appends on a branch are enough to make tables, history and races.
 
-    python tests/lakes.py publish ROOT RUN TABLE VALUE...    # one publish, for the sake of being killed or paused in it
-    python tests/lakes.py soak ROOT NAME                     # publishes from a line on stdin until stdin ends
+python tests/lakes.py publish ROOT RUN TABLE VALUE...    # one publish, for the sake of being killed or paused in it
+python tests/lakes.py soak ROOT NAME                     # publishes from a line on stdin until stdin ends
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -27,7 +28,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "src"
 VOLATILE = {"ingested_at", "run", "quarantined_at"}
 HEADER = "id,customer,amount,at"
 
-ORDERS = '''
+ORDERS = """
 from pyspark.sql import DataFrame, functions as F
 from icefield import append, expect, expect_table, files, full, not_null, one_of, reconciles, table, unique
 
@@ -51,7 +52,7 @@ def sales(orders: DataFrame) -> DataFrame:
 @table("gold.by_customer", refresh=full(), checks=[unique("customer")])
 def by_customer(sales: DataFrame) -> DataFrame:
     return sales.groupBy("customer").agg(F.sum("amount").alias("amount"), F.count("*").alias("orders"))
-'''
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class TinyProject:
         self.root.mkdir(parents=True, exist_ok=True)
         conf = {"spark.sql.shuffle.partitions": "2", **(spark or {})}
         settings = "\n".join(f'"{key}" = "{value}"' for key, value in conf.items())
-        toml = f'[project]\nname = "tiny"\ntables = ["tables.py"]\n[profile.local]\nlake = "lake"\n'
+        toml = '[project]\nname = "tiny"\ntables = ["tables.py"]\n[profile.local]\nlake = "lake"\n'
         (self.root / "icefield.toml").write_text(f"{toml}[profile.local.spark]\n{settings}\n")
         (self.root / "tables.py").write_text(dedent(source))
 
@@ -129,12 +130,12 @@ def ask(pointers: Mapping[str, str], query: str) -> list[tuple[Any, ...]]:
         return db.execute(query).fetchall()
 
 
-def rows_of(location: str, snapshot: int | None = None, *, leave_out: Iterable[str] = VOLATILE) -> Counter[tuple[Any, ...]]:
+def rows_of(location: str, snapshot: int | None = None) -> Counter[tuple[Any, ...]]:
     """A table's rows as a multiset, columns in the order of their names."""
     with connect() as db:
         source = scan(location, snapshot)
         columns = sorted(row[:2] for row in db.execute(f"DESCRIBE SELECT * FROM {source}").fetchall())
-        wanted = ", ".join(_portable(name, kind) for name, kind in columns if name not in set(leave_out))
+        wanted = ", ".join(_portable(name, kind) for name, kind in columns if name not in VOLATILE)
         return Counter(tuple(map(_hashable, row)) for row in db.execute(f"SELECT {wanted} FROM {source}").fetchall())
 
 
@@ -186,10 +187,8 @@ class Process:
         return Ended(code=self.popen.returncode, output=output)
 
     def kill(self) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.popen.wait()
 
     def tell(self, text: str) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lakes import new_lake, open_branch, told, write
-from projects import rows_of
 
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch
 from icefield.lake.embedded import EmbeddedLake
+from lakes import new_lake, open_branch, told, write
+from projects import rows_of
 
 #: The whole list. `snapshots[current]` is the newest snapshot; `properties` lose the run's own folders and gain state.
 ALLOWED = {

@@ -17,12 +17,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from projects import TinyProject
 from readers import by_duckdb, by_polars, by_pyiceberg, by_spark, differing
 from recompute import FEEDS, recompute
 
 from icefield.lake import metadata as meta
 from icefield.lake.scan import connect, scan
+from projects import TinyProject
 
 pytestmark = pytest.mark.spark
 
@@ -179,8 +179,11 @@ def test_four_readers_agree_on_every_table(shop: Shop, tmp_path: Path) -> None:
     pointers = shop.project.lake.pointers()
     for table, location in pointers.items():
         frames = {
-            "duckdb": by_duckdb(location), "pyiceberg": by_pyiceberg(location), "polars": by_polars(location), "spark": spark(table),
-        }  # fmt: skip
+            "duckdb": by_duckdb(location),
+            "pyiceberg": by_pyiceberg(location),
+            "polars": by_polars(location),
+            "spark": spark(table),
+        }
         assert differing(frames) == {"pyiceberg": 0, "polars": 0, "spark": 0}, table
 
 

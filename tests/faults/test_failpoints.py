@@ -12,9 +12,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from projects import TinyProject, order, tiny
 
 from icefield.failpoint import POINTS
+from projects import TinyProject, order, tiny
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 

@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 
 import pytest
-from lakes import new_lake, open_branch, publish, told, write
-from projects import SOURCES, Process, ask, rows_of, until
 
 from icefield.errors import IcefieldError, LakeMoved, LakeNotWritable
 from icefield.lake.embedded import KEEP_FAILED_SECONDS, EmbeddedLake
+from lakes import new_lake, open_branch, publish, told, write
+from projects import SOURCES, Process, ask, rows_of, until
 
 LAKES = str(Path(__file__).parents[1] / "lakes.py")
 
@@ -173,7 +173,7 @@ def test_a_lake_that_many_make_at_once_is_made_once(tmp_path: Path) -> None:
                 lake.create()
                 lake.require_in_place()
                 open_branch(lake).abandon()
-            except Exception as error:  # noqa: BLE001 - told below
+            except Exception as error:
                 failures.append(error)
 
         threads = [threading.Thread(target=make) for _ in range(6)]

@@ -8,10 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from lakes import new_lake
-from projects import Process, ask, rows_of
 
 from icefield.lake import metadata as meta
+from lakes import new_lake
+from projects import Process, ask, rows_of
 
 LAKES = str(Path(__file__).parents[1] / "lakes.py")
 SECONDS = float(os.environ.get("ICEFIELD_SOAK_SECONDS", "10"))

@@ -8,11 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from projects import ORDERS, TinyProject, order, tiny, until
 
 pytestmark = pytest.mark.spark
 
-TWO_FEEDS = '''
+TWO_FEEDS = """
 from icefield import append, files, full, table
 
 
@@ -24,7 +25,7 @@ def left(rows):
 @table("bronze.right", source=files("landing/right/*.csv", schema="id BIGINT"), refresh=append())
 def right(rows):
     return rows
-'''
+"""
 
 
 def ids(project: TinyProject, table: str) -> Counter[int]:
@@ -93,9 +94,8 @@ def test_a_run_overtaken_by_another_is_planned_again(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_ends_within_seconds_and_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
-    source = ORDERS.replace(
-        "    return rows\n", '    return rows.withColumn("x", F.udf(lambda v: __import__("time").sleep(300), "INT")("id"))\n'
-    )
+    slowly = 'F.udf(lambda v: __import__("time").sleep(300), "INT")("id")'
+    source = ORDERS.replace("    return rows\n", f'    return rows.withColumn("x", {slowly})\n')
     project = tiny(tmp_path, source)
     project.land("a.csv", [order(1)])
     process = project.spawn()

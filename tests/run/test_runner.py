@@ -6,21 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from projects import ORDERS, TinyProject, order, tiny
 
 from icefield.lake import branch as branch_module
 from icefield.run import runner
+from projects import ORDERS, TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark
 
-NO_CHECKS = '''
+NO_CHECKS = """
 from pyspark.sql import functions as F
 from icefield import append, files, full, table
 
-@table("bronze.orders", source=files("landing/orders/*.csv", schema="id BIGINT, customer STRING, amount DECIMAL(10,2), at TIMESTAMP"), refresh=append())
+ORDERS = files("landing/orders/*.csv", schema="id BIGINT, customer STRING, amount DECIMAL(10,2), at TIMESTAMP")
+
+
+@table("bronze.orders", source=ORDERS, refresh=append())
 def orders(rows):
     return rows
-'''
+"""
 
 
 def runs(project: TinyProject, status: str) -> list[str]:
@@ -30,7 +33,7 @@ def runs(project: TinyProject, status: str) -> list[str]:
 def test_a_run_that_records_a_death_plans_with_what_was_published_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between looking at the lake and opening a branch someone else takes the same file in; it must not be taken twice."""
+    """Between looking at the lake and opening a branch someone else takes the same file in; it is not taken twice."""
     project = tiny(tmp_path, NO_CHECKS)
     project.land("a.csv", [order(1)])
     assert project.run().status == "published"
@@ -61,7 +64,8 @@ def test_a_death_is_recorded_once_even_if_whoever_records_it_dies(tmp_path: Path
 
 
 def test_when_all_tables_fail_with_keep_going_no_branch_is_left_open(tmp_path: Path) -> None:
-    project = tiny(tmp_path, NO_CHECKS.replace("    return rows", "    return rows.withColumn('x', F.expr(\"raise_error('no')\"))"))
+    failing = """    return rows.withColumn("x", F.expr("raise_error('no')"))"""
+    project = tiny(tmp_path, NO_CHECKS.replace("    return rows", failing))
     project.land("a.csv", [order(1)])
     result = project.run(keep_going=True)
     assert result.status == "failed"
@@ -113,7 +117,7 @@ def test_a_clock_that_stepped_back_a_week_breaks_nothing(tmp_path: Path, monkeyp
 
 
 def test_an_append_that_adds_nothing_does_not_ripple_down(tmp_path: Path) -> None:
-    project = tiny(tmp_path, ORDERS.replace('return orders.select(', 'return orders.where("amount > 100").select('))
+    project = tiny(tmp_path, ORDERS.replace("return orders.select(", 'return orders.where("amount > 100").select('))
     project.land("a.csv", [order(1, amount="200.00")])
     assert project.run().status == "published"
     project.land("b.csv", [order(2)])

@@ -57,7 +57,13 @@ def _listed() -> None:
 def _icefield(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=lambda value: _version() if value else None, is_eager=True)
+        bool,
+        typer.Option(
+            "--version",
+            callback=lambda value: _version() if value else None,
+            is_eager=True,
+            help="Show the version and exit.",
+        ),
     ] = False,
 ) -> None: ...
 

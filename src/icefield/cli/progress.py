@@ -62,7 +62,8 @@ def _tell(event: Event) -> None:
             rows = f"{number(event.rows_added)} rows"
             output.note(f"{clock} {event.table}  {event.action}  {rows}{aside}  {seconds(event.seconds)}")
         case TableOutcome():
-            output.note(f"{clock} {event.table}  {event.action}  {DONE[event.status]}")
+            tried = "" if event.action == "none" else f"{event.action}  "
+            output.note(f"{clock} {event.table}  {tried}{DONE[event.status]}")
         case RunOvertaken():
             output.note(f"{clock} overtaken on {', '.join(event.tables)}; planning again")
         case TableStarted():

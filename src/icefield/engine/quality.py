@@ -183,7 +183,8 @@ def _malformed(landed: Landed, output: DataFrame) -> DataFrame:
 
 def _count(result: Split, bad: DataFrame) -> None:
     """Counts every reason and both fates, from the rows that were set aside."""
-    short = F.transform(REASONS, lambda reason: F.element_at(F.split(reason, ": "), 1))
+    malformed = F.lit("malformed")  # what exactly is wrong with a line is for its row to say
+    short = F.transform(REASONS, lambda reason: F.when(reason.startswith("malformed: "), malformed).otherwise(reason))
     grouped = bad.groupBy(short.alias("reasons"), FATE).count()
     for row in grouped.collect():
         for reason in row["reasons"]:

@@ -165,6 +165,8 @@ class Stage:
         waiting = quality.quarantine_rows(split, self.run, self.started_ms)
         name = quarantine_of(node.name)
         replaced = step.action != "append" and name in self.tables.branch.base
+        if waiting is None and replaced:  # no check takes rows out any more, so nothing waits
+            waiting = self.tables.read(name, None)
         if waiting is None or not (split.quarantined or replaced):
             return ()
         comment = f"Rows that {node.name} did not take, with their reasons."

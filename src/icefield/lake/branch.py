@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -154,6 +155,7 @@ class Branch:
 
     def _release(self) -> None:
         if self._lock >= 0:
+            shutil.rmtree(self.lake.run_folder(self.run) / "scratch", ignore_errors=True)
             self.lake.unlock(self.name, self._lock)
             self._lock = -1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from icefield.errors import NoLake
 from icefield.lake.catalog import LAKE
@@ -12,8 +12,6 @@ from icefield.project.cache import folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
 
     from icefield.declare import Check
     from icefield.engine.audit import CheckResult
@@ -39,7 +37,7 @@ def check_project(
     states = lake.states()
     spark = _session(project, lake)
 
-    def read(table: str) -> DataFrame | None:
+    def read(table: str) -> Any:
         if (state := states.get(table)) is None:
             return None
         name = ".".join(quoted(part) for part in (LAKE, *table.split(".")))
@@ -54,7 +52,7 @@ def check_project(
     return results
 
 
-def _session(project: Project, lake: EmbeddedLake) -> SparkSession:
+def _session(project: Project, lake: EmbeddedLake) -> Any:
     """A session that reads this lake. Spark keeps a catalog under its name, so another lake needs another session."""
     from icefield.engine.session import add_catalog, start_session, stop_session  # noqa: PLC0415 - pyspark
 
@@ -69,9 +67,7 @@ def _session(project: Project, lake: EmbeddedLake) -> SparkSession:
     return spark
 
 
-def _results(
-    node: Node, states: Mapping[str, TableState], read: Callable[[str], DataFrame | None]
-) -> list[CheckResult]:
+def _results(node: Node, states: Mapping[str, TableState], read: Callable[[str], Any]) -> list[CheckResult]:
     from icefield.engine.audit import cross_results, own_results  # noqa: PLC0415 - pyspark
 
     checks = (*node.row_checks, *node.table_checks)
