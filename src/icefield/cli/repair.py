@@ -39,7 +39,7 @@ def replay(
     """Apply today's checks to waiting rows, repaired if you say how; those that pass now move into the table."""
     opened = open_project(project, profile)
     name = _table(opened, table)
-    repairs = ()
+    repairs: tuple[Repair, ...] = ()
     if assign:
         pairs = tuple(_assignment(text) for text in assign)
         repairs = (Repair(table=name, kind="replay", where=where, assign=pairs),)

@@ -325,7 +325,9 @@ def same_rows(one: DataFrame, other: DataFrame, volatile: tuple[str, ...]) -> bo
     """Whether two frames hold the same rows as multisets, by count and two independent sums of hashes."""
 
     def digest_of(frame: DataFrame) -> tuple[Any, ...]:
-        columns = [f"`{column}`" for column in sorted(frame.columns) if column not in volatile]
+        names = [f"`{column}`" for column in sorted(frame.columns) if column not in volatile]
+        # A hash passes over NULLs, so that (1, NULL) and (NULL, 1) would be the same row.
+        columns = [part for name in names for part in (F.col(name), F.col(name).isNull())]
         first, second = F.xxhash64(*columns), F.xxhash64(F.lit("second"), *columns)
         sums = [F.sum(value.cast("DECIMAL(38,0)")) for value in (first, second)]
         return tuple(frame.agg(F.count("*"), *sums).first() or ())

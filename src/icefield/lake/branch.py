@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import threading
 import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -30,6 +31,29 @@ _OPS_TRIES = 100
 def new_branch_name() -> str:
     """A name for a branch that is also a catalog name to Spark."""
     return f"run_{secrets.token_hex(4)}"
+
+
+class BranchNames:
+    """Names that this process uses again for its next run on the same lake.
+
+    Spark keeps a catalog, with its connections, for every name it has seen, so a process that runs for days must not
+    come up with a new one each time.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[Path, list[str]] = {}
+        self._guard = threading.Lock()
+
+    def take(self, lake: Path) -> str:
+        """A name that no other run of this process works under."""
+        with self._guard:
+            free = self._free.setdefault(lake, [])
+            return free.pop() if free else new_branch_name()
+
+    def give_back(self, lake: Path, name: str) -> None:
+        """Offers a name for the next run, once its branch is gone."""
+        with self._guard:
+            self._free[lake].append(name)
 
 
 class Branch:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from icefield.errors import CheckFailed, DiskFull, IcefieldError, Interrupted, Overtaken, TableFailed
 from icefield.failpoint import FailpointError, failpoint
 from icefield.lake import metadata as meta
-from icefield.lake.branch import Branch, new_branch_name
+from icefield.lake.branch import Branch, BranchNames, new_branch_name
 from icefield.lake.embedded import EmbeddedLake, new_run_id, now_ms
 from icefield.lake.scan import repairs
 from icefield.plan import Plan, Step, Wishes, decide
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 #: Tables staged at the same time. More than this only makes Spark's jobs wait for one another.
 WORKERS = 4
+_names = BranchNames()
 #: How often a run that was overtaken is planned again before it gives up.
 TRIES = 5
 
@@ -102,18 +103,23 @@ class _Run:
         if not plan.work:
             return RunResult(run="", status="nothing new", plan=plan, seconds=time.monotonic() - begun)
         self.lake.create()
-        branch = Branch(self.lake, new_branch_name(), self.run)
+        branch = Branch(self.lake, _names.take(self.lake.root), self.run)
         try:
             if branch.base != pointers:
                 raise Overtaken(sorted(set(branch.base) ^ set(pointers)) or ["the lake"])
             published_ms = self._work(branch, plan)
         except Overtaken:
             branch.abandon()
+            _names.give_back(self.lake.root, branch.name)
             raise
         except BaseException as error:
             return self._failed(branch, plan, error, begun)
-        failed = bool(self.failures)
-        return self._result(plan, "published" if published_ms or not failed else "failed", begun, published_ms)
+        failed = published_ms is None and bool(self.failures)
+        if published_ms is None:
+            branch.abandon(keep=failed)
+        if not failed:
+            _names.give_back(self.lake.root, branch.name)
+        return self._result(plan, "failed" if failed else "published", begun, published_ms)
 
     def _work(self, branch: Branch, plan: Plan) -> int | None:
         with self._phase("start"):
