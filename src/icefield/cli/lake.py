@@ -14,7 +14,7 @@ from icefield.lake.relocate import relocate
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="The lake's folder itself.", no_args_is_help=True)
+    group = typer.Typer(help="The lake's folder itself: mend one that was moved.", no_args_is_help=True)
     group.command("relocate")(guarded(relocate_lake))
     app.add_typer(group, name="lake")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import threading
 import shutil
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
