@@ -21,8 +21,8 @@ def connect() -> duckdb.DuckDBPyConnection:
     """An empty DuckDB in memory that can read Iceberg, with the extensions from their wheels."""
     import duckdb
 
-    # The extensions come from pinned wheels beside DuckDB's own, so its signature check, 0.3 s at each start, adds nothing;
-    # nobody else gets to load one: `icefield sql` refuses LOAD, and its configuration is locked.
+    # The extensions come from pinned wheels beside DuckDB's own, so its signature check, 0.3 s at each start, adds
+    # nothing; nobody else gets to load one: `icefield sql` refuses LOAD, and its configuration is locked.
     settings = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     db = duckdb.connect(config={**settings, "allow_unsigned_extensions": "true"})
     for extension in ("avro", "iceberg"):
