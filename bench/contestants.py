@@ -50,7 +50,7 @@ def contestants(jars: Sequence[Path]) -> dict[str, Contestant]:
 
 def icefield(*arguments: str) -> list[str]:
     """The command line of icefield in this environment."""
-    return [sys.executable, "-m", "icefield.cli", *arguments]
+    return [sys.executable, "-m", "icefield", *arguments]
 
 
 def generate(out: Path, *arguments: str) -> list[str]:

@@ -38,8 +38,8 @@ def read(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intak
 
 def _csv(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake]) -> DataFrame:
     header = intakes[0].header
-    cells = parse.csv_cells(header, source.schema)
-    lines = parse.csv_fields(_lines(spark, root, intakes), source, header)
+    fields = parse.csv_fields(_lines(spark, root, intakes), source, header)
+    lines = parse.with_values(fields, parse.csv_cells(header, source.schema), source.schema)
     wrong = parse.line_problem().when(
         F.expr("_fields IS NULL"), F.lit("malformed: quotes or number of fields are wrong")
     )
@@ -47,25 +47,26 @@ def _csv(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intak
         F.expr(f"size(_fields) <> {len(header)}"),
         F.expr(f"concat('malformed: ', size(_fields), ' fields instead of {len(header)}')"),
     )
-    malformed = parse.cell_problems(wrong, source.schema, cells)
+    malformed = parse.cell_problems(wrong, source.schema)
     reason = F.when(F.expr(_BLANK), F.lit("")).when(F.expr("value = _header"), F.lit(HEADER)).otherwise(malformed)
-    fits = F.expr(f"size(_fields) = {len(header)}")
-    typed = [F.when(fits, parse.typed(cells[c.name], c)).alias(c.name) for c in source.schema]
-    return lines.select(*typed, *_provenance(source), _origin(_LINE), reason.alias(PROBLEM))
+    return _finished(lines, source, reason)
 
 
 def _json(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake]) -> DataFrame:
-    lines = parse.json_fields(_lines(spark, root, intakes), source)
-    cells = parse.json_cells(source)
+    fields = parse.json_fields(_lines(spark, root, intakes), source)
+    lines = parse.with_values(fields, parse.json_cells(source), source.schema)
     wrong = parse.line_problem().when(
         F.expr("_json IS NULL OR _json.bad IS NOT NULL"), F.lit("malformed: no JSON object")
     )
     if source.new_columns == "fail":
         unknown = f"array_except(json_object_keys(value), {parse.known_names(source)})"
         wrong = wrong.when(F.expr(f"size({unknown}) > 0"), F.expr(f"concat('malformed: unknown field ', {unknown}[0])"))
-    reason = F.when(F.expr(_BLANK), F.lit("")).otherwise(parse.cell_problems(wrong, source.schema, cells))
-    typed = [parse.typed(cells[c.name], c).alias(c.name) for c in source.schema]
-    return lines.select(*typed, *_provenance(source), _origin(_LINE), reason.alias(PROBLEM))
+    reason = F.when(F.expr(_BLANK), F.lit("")).otherwise(parse.cell_problems(wrong, source.schema))
+    return _finished(lines, source, reason)
+
+
+def _finished(lines: DataFrame, source: Files, reason: Expression) -> DataFrame:
+    return lines.select(*parse.values(source.schema), *_provenance(source), _origin(_LINE), reason.alias(PROBLEM))
 
 
 def _parquet(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake]) -> DataFrame:

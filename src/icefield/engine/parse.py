@@ -31,7 +31,7 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def csv_fields(lines: DataFrame, source: Files, header: Sequence[str]) -> DataFrame:
-    """Adds `_fields`, the cells of each line as text (NULL where empty), and `_count`, how many there were."""
+    """Adds `_fields`, the cells of each line as text; NULL where its quotes or number of fields are wrong."""
     separator, quote = source.options.get("sep", ","), source.options.get("quote", '"')
     pattern, sign = _sql_text(re.escape(separator)), _sql_text(quote)
     names = [f"c{index}" for index in range(len(header))]
@@ -60,15 +60,11 @@ def csv_fields(lines: DataFrame, source: Files, header: Sequence[str]) -> DataFr
     )
 
 
-def csv_cells(header: Sequence[str], columns: Sequence[Column]) -> dict[str, str]:
+def csv_cells(header: Sequence[str], columns: Sequence[Column]) -> list[str]:
     """For each declared column, the SQL that gives its cell as text; NULL where the file does not have it."""
     places = {name: index for index, name in enumerate(header) if name}
-    return {
-        column.name: f"nullif(get(_fields, {places[column.name]}), '')"
-        if column.name in places
-        else "CAST(NULL AS STRING)"
-        for column in columns
-    }
+    found = [places.get(column.name) for column in columns]
+    return ["CAST(NULL AS STRING)" if place is None else f"nullif(get(_fields, {place}), '')" for place in found]
 
 
 def json_fields(lines: DataFrame, source: Files) -> DataFrame:
@@ -80,13 +76,13 @@ def json_fields(lines: DataFrame, source: Files) -> DataFrame:
     )
 
 
-def json_cells(source: Files) -> dict[str, str]:
+def json_cells(source: Files) -> list[str]:
     """For each declared column, the SQL that gives its field as text, under whichever of its names it has."""
-    cells = {}
+    cells = []
     for column in source.schema:
         former = [f"get_json_object(value, {_sql_text(f'$.{name}')})" for name in source.aliases.get(column.name, ())]
         own = f"_json.`{column.name}`"
-        cells[column.name] = f"coalesce({', '.join([own, *former])})" if former else own
+        cells.append(f"coalesce({', '.join([own, *former])})" if former else own)
     return cells
 
 
@@ -96,9 +92,20 @@ def known_names(source: Files) -> str:
     return f"array({', '.join(_sql_text(name) for name in names)})"
 
 
-def typed(cell: str, column: Column) -> Expression:
-    """A cell as a value of its type, NULL where it is none."""
-    return F.expr(cell if column.type == "STRING" else _value(cell, column.type)).alias(column.name)
+def with_values(lines: DataFrame, cells: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+    """Adds each cell as text (`_cell_0`, ...) and as a value of its type (`_value_0`, ...), NULL where it is none.
+
+    One step after the other: Spark then computes each once. In one expression it would repeat them in every place,
+    and compiling that takes longer than reading the files.
+    """
+    texts = {f"_cell_{n}": F.expr(cell) for n, cell in enumerate(cells)}
+    values = {f"_value_{n}": F.expr(_value(f"_cell_{n}", column.type)) for n, column in enumerate(columns)}
+    return lines.withColumns(texts).withColumns(values)
+
+
+def values(columns: Sequence[Column]) -> list[Expression]:
+    """The values under the names of their columns."""
+    return [F.col(f"_value_{n}").alias(column.name) for n, column in enumerate(columns)]
 
 
 def line_problem() -> Expression:
@@ -107,29 +114,32 @@ def line_problem() -> Expression:
     return found.when(F.expr("NOT is_valid_utf8(value)"), F.lit("malformed: the line is not UTF-8"))
 
 
-def cell_problems(found: Expression, columns: Sequence[Column], cells: dict[str, str]) -> Expression:
+def cell_problems(found: Expression, columns: Sequence[Column]) -> Expression:
     """Why a line is malformed, NULL where it is not; the first reason counts."""
-    for column in columns:
+    for n, column in enumerate(columns):
         if column.type != "STRING":
             told = f"malformed: {column.name} is no {column.type}"
-            found = found.when(F.expr(_does_not_fit(cells[column.name], column.type)), F.lit(told))
+            found = found.when(F.expr(_does_not_fit(f"_cell_{n}", f"_value_{n}", column.type)), F.lit(told))
     return found
 
 
 def _value(cell: str, kind: str) -> str:
+    if kind == "STRING":
+        return cell
     if kind.startswith(("STRUCT", "ARRAY", "MAP")):
         return f"from_json({cell}, {_sql_text(kind)})"
     return f"try_cast({cell} AS {kind})"
 
 
-def _does_not_fit(cell: str, kind: str) -> str:
+def _does_not_fit(cell: str, value: str, kind: str) -> str:
     """SQL that is TRUE where a cell's text does not denote exactly one value of the type."""
-    unreadable = f"{_value(cell, kind)} IS NULL OR {cell} <> trim({cell})"
-    return f"({cell}) IS NOT NULL AND ({unreadable} OR coalesce({_loses(cell, kind)}, true))"
+    loses = _loses(cell, value, kind)
+    more = f" OR coalesce({loses}, true)" if loses else ""
+    return f"{cell} IS NOT NULL AND ({value} IS NULL OR {cell} <> trim({cell}){more})"
 
 
-def _loses(cell: str, kind: str) -> str:
-    """SQL that is TRUE where a cast would succeed, but give another value than the text says."""
+def _loses(cell: str, value: str, kind: str) -> str:
+    """SQL that is TRUE where a cast succeeds, but gives another value than the text says; "" where it cannot."""
     if kind == "TIMESTAMP":
         # A cast alone would take `2026` for a day, `12:30` for a time of today, and cut a seventh decimal off.
         short = f"substring({cell}, 5, 1) <> '-' OR length({cell}) < 10"
@@ -137,15 +147,15 @@ def _loses(cell: str, kind: str) -> str:
     if kind == "DATE":
         return f"length({cell}) NOT BETWEEN 8 AND 10"
     if kind in ("FLOAT", "DOUBLE"):
-        return f"NOT (abs(try_cast({cell} AS DOUBLE)) < double('Infinity'))"  # NaN is greater than all
+        return f"NOT (abs({value}) < double('Infinity'))"  # NaN is greater than all
     if match := _DECIMAL.fullmatch(kind):
         precision, scale = int(match.group(1)), int(match.group(2))
         wide = f"DECIMAL(38,{38 - (precision - scale)})"
         # Only a cell with more than `scale` characters behind its point can lose anything.
         more = f"length({cell}) - locate('.', {cell}) > {scale}"
-        other = f"length({cell}) > 38 OR try_cast({cell} AS {wide}) <> try_cast({cell} AS {kind})"
+        other = f"length({cell}) > 38 OR try_cast({cell} AS {wide}) <> {value}"
         return f"locate('e', lower({cell})) > 0 OR ({more} AND ({other}))"
-    return "false"
+    return ""
 
 
 def _too_long() -> str:

@@ -83,7 +83,9 @@ class Stage:
         failpoint("stage.written", node.name)
         if intakes is not None:
             require_unchanged(self.root, [taken.file for taken in intakes])
-        return self._result(node, step, state, split, consumed, self._journal(node, step, intakes, landed), touched)
+        files = self._journal(node, step, intakes, landed)
+        read = sum(landed.rows_per_file().values()) if landed is not None else None
+        return self._result(node, step, state, split, consumed, files, touched, read)
 
     # -- reading
 
@@ -157,9 +159,7 @@ class Stage:
         return quality.split(node, output, landed, old, self._scratch(node), self.repairs.get(node.name, ()))
 
     def _write(self, node: Node, step: Step, split: Split) -> None:
-        rows = visible(split.good)
-        nothing = split.passed is not None and split.passed == split.duplicates
-        self._replace_or_append(node.name, rows, node, step, node.comment, nothing=nothing)
+        self._replace_or_append(node.name, visible(split.good), node, step, node.comment)
 
     def _write_quarantine(self, node: Node, step: Step, split: Split) -> tuple[str, ...]:
         waiting = quality.quarantine_rows(split, self.run, self.started_ms)
@@ -170,21 +170,16 @@ class Stage:
         if waiting is None or not (split.quarantined or replaced):
             return ()
         comment = f"Rows that {node.name} did not take, with their reasons."
-        self._replace_or_append(name, waiting, None, step, comment, nothing=not split.quarantined)
+        self._replace_or_append(name, waiting, None, step, comment)
         return (name,)
 
-    def _replace_or_append(
-        self, table: str, rows: DataFrame, node: Node | None, step: Step, comment: str, *, nothing: bool
-    ) -> None:
+    def _replace_or_append(self, table: str, rows: DataFrame, node: Node | None, step: Step, comment: str) -> None:
         if table not in self.tables.branch.base:
             self.tables.create(table, rows.schema, node, comment)
         else:
             self.tables.branch.prepare(table)
             self.tables.evolve(table, rows.schema, node)
-        if step.action == "append":
-            if not nothing:
-                self.tables.append(table, rows)
-        elif table in self.tables.branch.base:
+        if step.action != "append" and table in self.tables.branch.base:
             self.tables.overwrite(table, rows)
         else:
             self.tables.append(table, rows)
@@ -200,9 +195,10 @@ class Stage:
         consumed: Mapping[str, Version],
         files: Sequence[Mapping[str, Any]],
         touched: tuple[str, ...],
+        read: int | None,
     ) -> Staged:
         added, removed = self._counts(node.name)
-        split.require_nothing_lost(node, added)
+        split.require_nothing_lost(node, added, read)
         changed = state is None or not self._is_same(node, state, added, removed)
         if not changed:
             self._take_back(node.name)
