@@ -190,6 +190,9 @@ class Process:
         with suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait()
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def tell(self, text: str) -> None:
         """Writes to the process's standard input."""

@@ -68,7 +68,6 @@ def mixed(pointers: dict[str, str]) -> list[object]:
     return wrong
 
 
-@pytest.mark.filterwarnings("error")
 def test_no_reader_ever_sees_tables_of_two_runs_mixed(tmp_path: Path) -> None:
     project = tiny(tmp_path)
     poller = Poller(project.lake)

@@ -28,6 +28,13 @@ def right(rows):
 """
 
 
+#: Once awake, a process does not pause again.
+ONCE = """
+import os, signal
+signal.signal(signal.SIGCONT, lambda *_: os.environ.pop("ICEFIELD_FAILPOINTS", None))
+"""
+
+
 def ids(project: TinyProject, table: str) -> Counter[int]:
     return Counter(number for (number,) in project.ask(f"SELECT id FROM {table}"))
 
@@ -62,7 +69,7 @@ def test_a_run_that_slept_while_it_was_cleared_and_others_published_changes_noth
 ) -> None:
     project = tiny(tmp_path)
     project.land("a.csv", [order(1)])
-    sleeper = project.spawn("publish.metadata-written=pause")
+    sleeper = project.spawn("publish.metadata-written=pause", script=ONCE)
     until(lambda: sleeper.stopped, what="the run pauses itself")
     ((branch, run),) = project.lake.catalog.branches().items()
     assert project.lake.clear(branch, run)
@@ -84,7 +91,7 @@ def test_a_run_that_slept_while_it_was_cleared_and_others_published_changes_noth
 def test_a_run_overtaken_by_another_is_planned_again(tmp_path: Path) -> None:
     project = tiny(tmp_path, ORDERS.replace('unique("id"), ', ""))
     project.land("a.csv", [order(1)])
-    slow = project.spawn("publish.metadata-written=pause")
+    slow = project.spawn("publish.metadata-written=pause", script=ONCE)
     until(lambda: slow.stopped, what="the run pauses itself")
     assert project.run().status == "published"
     slow.signal(signal.SIGCONT)

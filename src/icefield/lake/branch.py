@@ -64,9 +64,13 @@ class Branch:
         self.name = name
         self.run = run
         self._lock = lake.lock(name, run)
-        self.base = lake.catalog.open_branch(name, run)
         self._metadata: dict[str, Metadata] = {}
-        failpoint("run.opened")
+        try:
+            self.base = lake.catalog.open_branch(name, run)
+            failpoint("run.opened")
+        except BaseException:
+            self._release()  # a branch that nobody holds is cleared by the next run
+            raise
 
     def base_metadata(self, table: str) -> Metadata | None:
         """A table as it was when the branch was opened."""

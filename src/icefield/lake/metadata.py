@@ -123,10 +123,15 @@ def state_properties(state: TableState) -> dict[str, str]:
 
 
 def prepare(base: Metadata, run: str) -> Metadata:
-    """A copy of a table's metadata for a run's branch: the files that the run writes go to folders of its own."""
+    """A copy of a table's metadata for a run's branch: the files that the run writes go to folders of its own.
+
+    Its logs are empty, and its time long ago: Iceberg refuses to add to a log whose last entry is later than the
+    clock, which may have stepped back. `finish` puts the logs of the base in again.
+    """
     location = base["location"]
     own = {DATA_PATH: f"{location}/data/{run}", METADATA_PATH: f"{location}/metadata/{run}"}
-    return {**base, "properties": {**base.get("properties", {}), **own}}
+    properties = {**base.get("properties", {}), **own}
+    return {**base, "properties": properties, "snapshot-log": [], "metadata-log": [], "last-updated-ms": 0}
 
 
 def finish(

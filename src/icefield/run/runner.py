@@ -325,7 +325,10 @@ class _Run:
             raise error
         branch.abandon(keep=not interrupted)
         told = str(error)
-        self._record_failure(told)
+        try:
+            self._record_failure(told)
+        except Exception as unrecorded:  # why it failed matters more than why that could not be recorded
+            told = f"{told}\n  and this could not be recorded: {unrecorded}"
         if interrupted:
             raise error
         return self._result(plan, "failed", begun, None, told)
@@ -384,7 +387,11 @@ class _Phase:
 def _record(lake: EmbeddedLake, rows: Any) -> None:
     """Adds rows to `ops.*` by a commit of its own."""
     branch = Branch(lake, new_branch_name(), new_run_id())
-    branch.publish({}, rows)
+    try:
+        branch.publish({}, rows)
+    except BaseException:
+        branch.abandon()
+        raise
 
 
 def _outcome(step: Step, status: Status, begun: float, *, rows_total: int = 0) -> TableOutcome:
