@@ -28,7 +28,13 @@ PHASES = {
     "audit": "checking across tables",
     "publish": "publishing",
 }
-DONE = {"published": "done", "failed": "FAILED", "skipped": "skipped", "unchanged": "unchanged"}
+DONE = {
+    "published": "done",
+    "failed": "FAILED",
+    "skipped": "skipped",
+    "unchanged": "unchanged",
+    "abandoned": "abandoned",
+}
 _COLUMNS = (
     Column(name="table"),
     Column(name="state"),

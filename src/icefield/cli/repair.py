@@ -20,7 +20,10 @@ from icefield.run.runner import Order, run_project
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table whose quarantine it is about.")]
 Where = Annotated[
-    str, typer.Option("--where", metavar="SQL", help="Which waiting rows: Spark SQL over what `show` lists.")
+    str,
+    typer.Option(
+        "--where", metavar="SQL", help="Which waiting rows: Spark SQL over the table's columns, `reasons` and `line`."
+    ),
 ]
 
 
@@ -40,6 +43,11 @@ def replay(
     opened = open_project(project, profile)
     name = _table(opened, table)
     repairs: tuple[Repair, ...] = ()
+    if not assign and where != "true":
+        raise WrongUsage(
+            "--where chooses the rows that --set repairs, and there is no --set",
+            remedy="say what to set, or leave --where out: without a repair all waiting rows are checked again",
+        )
     if assign:
         pairs = tuple(_assignment(text) for text in assign)
         repairs = (Repair(table=name, kind="replay", where=where, assign=pairs),)

@@ -65,7 +65,7 @@ def _tally(result: RunResult) -> str:
     """The line that scripts look for, in dbt's words."""
     warned = {check.table for check in result.checks if check.status == "warned"}
     errors = sum(outcome.status == "failed" for outcome in result.tables)
-    skipped = sum(outcome.status == "skipped" for outcome in result.tables)
+    skipped = sum(outcome.status in ("skipped", "abandoned") for outcome in result.tables)
     fine = [outcome for outcome in result.tables if outcome.status in ("published", "unchanged")]
     warns = sum(outcome.table in warned for outcome in fine)
     total = len(result.tables)
@@ -73,7 +73,13 @@ def _tally(result: RunResult) -> str:
 
 
 def _built(outcome: TableOutcome) -> list[Any]:
-    told = {"published": "", "unchanged": "unchanged", "skipped": f"skipped: {outcome.reason}", "failed": "FAILED"}
+    told = {
+        "published": "",
+        "unchanged": "unchanged",
+        "skipped": f"skipped: {outcome.reason}",
+        "failed": "FAILED",
+        "abandoned": "not published",
+    }
     counted = outcome.status in ("published", "unchanged")
     return [
         outcome.table,

@@ -180,7 +180,7 @@ def require_repair(spark: SparkSession, node: Node, schemas: Mapping[str, Struct
     raise BadPredicate(
         f"the repair of {node.name} cannot be applied: {told}",
         where=f"{node.name}__quarantine",
-        remedy=f"it is Spark SQL over the columns that `icefield quarantine show {node.name}` lists",
+        remedy="it is Spark SQL over the table's columns, `reasons` and `line`",
     )
 
 

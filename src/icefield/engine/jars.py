@@ -149,8 +149,7 @@ def _fetch(
         raise JarError(
             f"{state or f'{jar.file_name} is not in the cache'}, and ICEFIELD_OFFLINE forbids fetching it.",
             where=str(path),
-            remedy=f"unset ICEFIELD_OFFLINE, or put a sound {jar.file_name} there, or set ICEFIELD_MAVEN to a folder "
-            "that has it",
+            remedy=f"unset ICEFIELD_OFFLINE, or put a sound {jar.file_name} there",
         )
     mirror = settings.get("ICEFIELD_MAVEN") or default_repository()
     problem = ""

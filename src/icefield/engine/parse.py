@@ -25,6 +25,8 @@ LINE_LIMIT = 1 << 20
 ORIGIN, PROBLEM = "_icefield", "_icefield_problem"
 #: Columns of rows that were set aside: why, what becomes of them, and their line in the file.
 REASONS, FATE, LINE = "_icefield_reasons", "_icefield_fate", "_icefield_line"
+#: How the reason of a line that could not be read begins.
+MALFORMED = "malformed"
 #: The problem of a line that reads like its file's header; the first line of a file is one.
 HEADER = "header"
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")

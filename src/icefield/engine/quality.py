@@ -98,11 +98,11 @@ def split(
     if frames:
         bad = discard(reduce(lambda a, b: a.unionByName(b), frames), repairs)
         result.bad = _stored(bad, scratch / "bad")
-        _count(result, result.bad)
-    result.duplicates = sum(result.failures.get(check.name, 0) for check in unique_checks)
+        _count(result, result.bad, {check.name for check in unique_checks})
     if result.duplicates:
+        assert result.bad is not None
         names = ", ".join(text(check.name) for check in unique_checks)
-        result.good = _without(passing, result.bad.where(f"{REASONS}[0] IN ({names})"))  # type: ignore[union-attr]
+        result.good = _without(passing, result.bad.where(f"{REASONS}[0] IN ({names})"))
     return result
 
 
@@ -189,17 +189,22 @@ def _malformed(landed: Landed, output: DataFrame) -> DataFrame:
     return landed.problems.select(*(quoted(name) for name in known), reasons, F.lit("quarantine").alias(FATE))
 
 
-def _count(result: Split, bad: DataFrame) -> None:
-    """Counts every reason and both fates, from the rows that were set aside."""
+def _count(result: Split, bad: DataFrame, unique: set[str]) -> None:
+    """Counts every reason and every fate, from the rows that were set aside."""
     malformed = F.lit("malformed")  # what exactly is wrong with a line is for its row to say
     short = F.transform(REASONS, lambda reason: F.when(reason.startswith("malformed: "), malformed).otherwise(reason))
     grouped = bad.groupBy(short.alias("reasons"), FATE).count()
     for row in grouped.collect():
+        if row["reasons"][0] in unique:
+            result.duplicates += row["count"]
+        if row[FATE] == "discard":  # a person's decision, not a check's: it is told in ops.repairs
+            result.dropped += row["count"]
+            continue
         for reason in row["reasons"]:
             result.failures[reason] = result.failures.get(reason, 0) + row["count"]
         if row[FATE] == "quarantine":
             result.quarantined += row["count"]
-        else:  # dropped by the author's word, or discarded by a person's
+        else:
             result.dropped += row["count"]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from icefield.engine.parse import FATE, LINE, REASONS
+from icefield.engine.parse import FATE, LINE, MALFORMED, REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,9 @@ def mend(waiting: DataFrame, repairs: Sequence[Repair], all_hold: str) -> tuple[
     for repair in repairs:
         if repair.kind != "replay":
             continue
-        hit = F.coalesce(F.expr(repair.where), F.lit(False))  # noqa: FBT003
+        # A line that could not be read has no values to repair: the file is to be mended.
+        readable = ~F.col(REASONS)[0].startswith(MALFORMED)
+        hit = readable & F.coalesce(F.expr(repair.where), F.lit(False))  # noqa: FBT003
         kinds = {name: waiting.schema[name].dataType for name, _ in repair.assign}
         values = {n: F.when(hit, F.expr(value).cast(kinds[n])).otherwise(F.col(f"`{n}`")) for n, value in repair.assign}
         frame = frame.withColumns({**values, _HIT: F.col(_HIT) | hit})

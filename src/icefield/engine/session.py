@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
@@ -125,6 +126,7 @@ def _cores() -> int:
 
 
 def _start(conf: dict[str, str], log: Path, progress: Progress | None) -> _Live:
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # every error it prints is raised as well
     _refuse_a_foreign_session()
     java = find_java()
     jars = ensure_jars(progress=progress)

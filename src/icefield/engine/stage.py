@@ -63,6 +63,7 @@ class Stage:
     schemas: Mapping[str, StructType]
     started_ms: int
     repairs: Mapping[str, Sequence[Repair]] = field(default_factory=dict)
+    remake: bool = False
 
     @property
     def run(self) -> str:
@@ -176,6 +177,9 @@ class Stage:
     def _replace_or_append(self, table: str, rows: DataFrame, node: Node | None, step: Step, comment: str) -> None:
         if table not in self.tables.branch.base:
             self.tables.create(table, rows.schema, node, comment)
+        elif self.remake and not self.tables.fits(table, rows.schema):
+            self.tables.branch.prepare(table)
+            self.tables.create(table, rows.schema, node, comment, replace=True)
         else:
             self.tables.branch.prepare(table)
             self.tables.evolve(table, rows.schema, node)

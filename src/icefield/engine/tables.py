@@ -54,16 +54,27 @@ class Tables:
         )
         return reader.load(self.qualified(table))
 
-    def create(self, table: str, schema: StructType, node: Node | None, comment: str = "") -> None:
-        """Makes a table on the branch; its files go to folders of the run until it is published."""
+    def create(
+        self, table: str, schema: StructType, node: Node | None, comment: str = "", *, replace: bool = False
+    ) -> None:
+        """Makes a table on the branch, or makes it anew; its files go to folders of the run until it is published."""
         self.branch.lake.catalog.add_namespace(self.branch.name, table.split(".")[0])
         properties = {**PROPERTIES, **self.branch.own_properties(table)}
         partitioned = f" PARTITIONED BY ({', '.join(node.partitioned_by)})" if node and node.partitioned_by else ""
+        verb = "CREATE OR REPLACE" if replace else "CREATE"
         self.spark.sql(
-            f"CREATE TABLE {self.qualified(table)} ({_columns(schema, _comments(node))}) USING iceberg{partitioned}"
+            f"{verb} TABLE {self.qualified(table)} ({_columns(schema, _comments(node))}) USING iceberg{partitioned}"
             f" LOCATION {text(str(self.branch.lake.table_folder(table)))} COMMENT {text(comment)}"
             f" TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})"
         )
+
+    def fits(self, table: str, schema: StructType) -> bool:
+        """Whether rows of these columns can be written to the table as it is, with columns added at most."""
+        try:
+            refuse_change(table, self.spark.table(self.qualified(table)).schema, schema, None)
+        except SchemaChanged:
+            return False
+        return True
 
     def evolve(self, table: str, schema: StructType, node: Node | None) -> None:
         """Adds the columns that are new; a column that went or changed its type is refused with the difference."""

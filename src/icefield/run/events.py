@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from icefield.plan import Action, Plan
 
 Phase = Literal["plan", "start", "analyse", "stage", "audit", "publish"]
-Status = Literal["published", "failed", "skipped", "unchanged"]
+Status = Literal["published", "failed", "skipped", "unchanged", "abandoned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

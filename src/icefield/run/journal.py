@@ -56,10 +56,7 @@ def of_failure(
 ) -> Journal:
     """The rows of a run that published nothing."""
     row = {**_run_row(run, project, selection, started_ms, "failed"), "error": error}
-    tables = [
-        {**_table_row(run, outcome), "status": "abandoned" if outcome.status == "published" else outcome.status}
-        for outcome in outcomes.values()
-    ]
+    tables = [_table_row(run, outcome) for outcome in outcomes.values()]
     return Journal(runs=[row], table_runs=tables, checks=[_check_row(run, result) for result in checks])
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from icefield.declare import Files
 from icefield.engine.landing import arrivals
 from icefield.graph import select
+from icefield.graph.state import FilesTaken
 from icefield.lake.scan import taken_files
-from icefield.plan import Plan, Wishes, make_plan
+from icefield.plan import Plan, Step, Wishes, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,12 +28,24 @@ def plan_project(
     wishes: Wishes,
 ) -> Plan:
     """What a run of these tables would do now."""
+    known = {name: states[name].files for name in selection if name in states}
     arrived = {
-        name: found
-        for name in selection
-        if (found := _arrivals(project, lake, name, states.get(name), wishes)) is not None
+        name: found for name in selection if (found := _arrivals(project, lake, name, known.get(name))) is not None
     }
+    plan = make_plan(project.graph, states, arrived, selection, wishes)
+    # The order of arrival is data, and a rebuild keeps it; it is only read where something is to be done.
+    remembered = [step.table for step in plan.work if step.table in known and _lacks_history(step)]
+    if not remembered:
+        return plan
+    for name in remembered:
+        found = _arrivals(project, lake, name, FilesTaken(count=-1, digest=""))
+        assert found is not None
+        arrived[name] = found
     return make_plan(project.graph, states, arrived, selection, wishes)
+
+
+def _lacks_history(step: Step) -> bool:
+    return step.arrivals is not None and bool(step.arrivals.landed) and not step.arrivals.taken
 
 
 def selected(project: Project, select_text: str = "", exclude: str = "") -> tuple[str, ...]:
@@ -40,26 +53,8 @@ def selected(project: Project, select_text: str = "", exclude: str = "") -> tupl
     return select(project.graph, select_text or "*", exclude=exclude)
 
 
-def _arrivals(
-    project: Project, lake: EmbeddedLake, name: str, state: TableState | None, wishes: Wishes
-) -> Arrivals | None:
-    node = project.graph[name]
-    if not isinstance(node.source, Files):
+def _arrivals(project: Project, lake: EmbeddedLake, name: str, known: FilesTaken | None) -> Arrivals | None:
+    source = project.graph[name].source
+    if not isinstance(source, Files):
         return None
-    known = state.files if state is not None else None
-    found = arrivals(project.root, node.source, known, lambda: taken_files(lake, name))
-    rebuild = state is not None and (
-        wishes.full_refresh
-        or state.fingerprint != node.fingerprint
-        or state.checks_fingerprint != node.checks_fingerprint
-        or found.news
-    )
-    if rebuild and not found.taken:  # the order of arrival is data: a rebuild keeps it
-        return _with_history(project, lake, node.source, name)
-    return found
-
-
-def _with_history(project: Project, lake: EmbeddedLake, source: Files, name: str) -> Arrivals:
-    from icefield.graph.state import FilesTaken  # noqa: PLC0415
-
-    return arrivals(project.root, source, FilesTaken(count=-1, digest=""), lambda: taken_files(lake, name))
+    return arrivals(project.root, source, known, lambda: taken_files(lake, name))

@@ -159,6 +159,7 @@ class _Run:
             schemas=schemas,
             started_ms=self.started_ms,
             repairs=self._repairs(),
+            remake=self.order.full_refresh,
         )
 
     def _repairs(self) -> dict[str, tuple[Repair, ...]]:
@@ -324,6 +325,9 @@ class _Run:
             branch.abandon()
             raise error
         branch.abandon(keep=not interrupted)
+        for name, outcome in self.outcomes.items():
+            if outcome.status == "published":
+                self.outcomes[name] = replace(outcome, status="abandoned")
         told = str(error)
         try:
             self._record_failure(told)
