@@ -103,7 +103,8 @@ def require_true_counts(project: TinyProject, run: str, *, dropped: int, landed:
         WHERE run = '{run}' AND "table" = 'bronze.orders'""")
     assert let_go == dropped
     assert added + aside + let_go == landed
-    assert [(total,)] == project.ask("SELECT count(*) FROM bronze.orders")
+    so_far = f"source_file IN (SELECT path FROM ops.files WHERE run <= '{run}')"
+    assert [(total,)] == project.ask(f"SELECT count(*) FROM bronze.orders WHERE {so_far}")
     assert [(aside,)] == project.ask(f"SELECT count(*) FROM bronze.orders__quarantine WHERE run = '{run}'")
 
 

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from icefield.declare import ExpectTable, Reconciles, References, format_columns
-from icefield.engine.parse import ORIGIN
+from icefield.engine.parse import IDENTITY, ORIGIN
 from icefield.engine.quality import splitting
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, OriginLost
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from icefield.declare import Check, Column, Source
     from icefield.graph import Graph, Node
     from icefield.graph.state import Repair
-
-ORIGIN_TYPE = f"{ORIGIN} STRUCT<arrival: BIGINT, block: BIGINT, row: BIGINT, raw: BINARY>"
 
 
 def derive_schemas(
@@ -94,7 +92,7 @@ def _empty_inputs(
 
 def _source_schema(source: Source, *, line: bool) -> str:
     columns = [column for column in source.columns if line or column.name != "source_line"]
-    return f"{format_columns(columns)}, {ORIGIN_TYPE}"
+    return f"{format_columns(columns)}, {ORIGIN}"
 
 
 def _require_contract(node: Node, schema: StructType) -> None:
@@ -131,7 +129,7 @@ def _require_checks(spark: SparkSession, node: Node, output: DataFrame, schemas:
                 _must_resolve(node, check, empty, *expressions)
             elif table in schemas:
                 _must_resolve(node, check, spark.createDataFrame([], schemas[table]), *expressions)
-    if splitting(node)[1] and ORIGIN not in output.columns:
+    if splitting(node)[1] and not set(IDENTITY) <= set(output.columns):
         raise OriginLost(
             f"{node.name} sets duplicates aside, which needs the order of arrival, but its function lets go of it",
             where=str(node.location),

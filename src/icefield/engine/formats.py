@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from icefield.engine import parse
-from icefield.engine.parse import HEADER, ORIGIN, PROBLEM
+from icefield.engine.parse import ARRIVAL, BLOCK, HEADER, PROBLEM, RAW, ROW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def _json(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Inta
 
 
 def _finished(lines: DataFrame, source: Files, reason: Expression) -> DataFrame:
-    return lines.select(*parse.values(source.schema), *_provenance(source), _origin(_LINE), reason.alias(PROBLEM))
+    return lines.select(*parse.values(source.schema), *_provenance(source), *_origin(), reason.alias(PROBLEM))
 
 
 def _parquet(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake]) -> DataFrame:
@@ -88,11 +88,10 @@ def _parquet(spark: SparkSession, root: Path, source: Files, intakes: Sequence[I
             F.expr(f"_has_{c.name} AND `{c.name}` IS NULL"), F.lit(f"malformed: {c.name} is no {c.type}")
         )
     joined = whole.join(F.broadcast(_files(spark, root, intakes)), "_path")
-    return joined.select(*(c.name for c in source.schema), *_provenance(source), _origin(_LINE), found.alias(PROBLEM))
+    return joined.select(*(c.name for c in source.schema), *_provenance(source), *_origin(), found.alias(PROBLEM))
 
 
 _BLANK = "trim(' \t' FROM value) = ''"
-_LINE = f"substring(CAST(value AS BINARY), 1, {parse.LINE_LIMIT})"
 
 
 def _lines(spark: SparkSession, root: Path, intakes: Sequence[Intake]) -> DataFrame:
@@ -101,7 +100,7 @@ def _lines(spark: SparkSession, root: Path, intakes: Sequence[Intake]) -> DataFr
         spark.read.option("lineSep", "\n")
         .text(_paths(root, intakes))
         .select(
-            F.expr("rtrim('\\r', value)").alias("value"),
+            F.expr("CASE WHEN endswith(value, '\\r') THEN rtrim('\\r', value) ELSE value END").alias("value"),
             F.col("_metadata.file_path").alias("_path"),
             F.col("_metadata.file_block_start").alias("_block"),
             F.monotonically_increasing_id().alias("_row"),
@@ -135,13 +134,9 @@ def _provenance(source: Files) -> list[str | Expression]:
     return [*source.parts, "source_file", F.timestamp_millis("_taken_ms").alias("ingested_at")]
 
 
-def _origin(raw: str) -> Expression:
-    return F.struct(
-        F.col("_arrival").alias("arrival"),
-        F.col("_block").alias("block"),
-        F.col("_row").alias("row"),
-        F.expr(raw).alias("raw"),
-    ).alias(ORIGIN)
+def _origin() -> list[Expression]:
+    raw = F.expr(f"substring(CAST(value AS BINARY), 1, {parse.LINE_LIMIT})")
+    return [F.col("_arrival").alias(ARRIVAL), F.col("_block").alias(BLOCK), F.col("_row").alias(ROW), raw.alias(RAW)]
 
 
 def _uri(path: Path) -> str:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from icefield.declare import format_columns
 from icefield.engine import formats
-from icefield.engine.parse import ORIGIN, PROBLEM
+from icefield.engine.parse import ARRIVAL, BLOCK, ORIGIN, PROBLEM, ROW
 from icefield.errors import FileUnreadable
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ class Landed:
     @cached_property
     def blocks(self) -> Sequence[Row]:
         """For each block of each file: its first and last line's running number, and how many lines are not blank."""
-        counted = self.all_lines.groupBy(f"{ORIGIN}.arrival", f"{ORIGIN}.block").agg(
-            F.min(f"{ORIGIN}.row").alias("first"),
-            F.max(f"{ORIGIN}.row").alias("last"),
+        counted = self.all_lines.groupBy(F.col(ARRIVAL).alias("arrival"), F.col(BLOCK).alias("block")).agg(
+            F.min(ROW).alias("first"),
+            F.max(ROW).alias("last"),
             F.count_if(F.expr(f"NOT ({PROBLEM} <=> '')")).alias("lines"),
         )
         return sorted(counted.collect(), key=lambda row: (row["arrival"], row["block"]))
@@ -95,9 +95,8 @@ def land(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intak
 
 def empty(spark: SparkSession, source: Files) -> DataFrame:
     """The columns of `all_lines`, without rows."""
-    origin = f"{ORIGIN} STRUCT<arrival: BIGINT, block: BIGINT, row: BIGINT, raw: BINARY>, {PROBLEM} STRING"
     columns = [column for column in source.columns if column.name != "source_line"]
-    return spark.createDataFrame([], f"{format_columns(columns)}, {origin}")
+    return spark.createDataFrame([], f"{format_columns(columns)}, {ORIGIN}, {PROBLEM} STRING")
 
 
 def with_line(frame: DataFrame, offsets: dict[tuple[int, int], int], name: str) -> DataFrame:
@@ -106,10 +105,10 @@ def with_line(frame: DataFrame, offsets: dict[tuple[int, int], int], name: str) 
     table = frame.sparkSession.createDataFrame(known, "_arrival BIGINT, _block BIGINT, _offset BIGINT")
     joined = frame.join(
         F.broadcast(table),
-        (F.col(f"{ORIGIN}.arrival") == F.col("_arrival")) & (F.col(f"{ORIGIN}.block") == F.col("_block")),
+        (F.col(ARRIVAL) == F.col("_arrival")) & (F.col(BLOCK) == F.col("_block")),
         "left",
     )
-    return joined.withColumn(name, F.expr(f"{ORIGIN}.row + _offset")).drop("_arrival", "_block", "_offset")
+    return joined.withColumn(name, F.col(ROW) + F.col("_offset")).drop("_arrival", "_block", "_offset")
 
 
 def _alike(intakes: Sequence[Intake]) -> list[list[Intake]]:

@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 
 #: A longer line is not parsed; this much of it is kept, with its length and hash.
 LINE_LIMIT = 1 << 20
-#: Columns of icefield's own that travel with a row through the author's function.
-ORIGIN, PROBLEM = "_icefield", "_icefield_problem"
+#: Where a row came from: its file's place in the order of arrival, the block of the file, a number that grows along the
+#: block, and its bytes. These travel with a row through the author's function, as plain columns: of a struct, Spark
+#: would read the bytes of every row even where only the numbers are asked for.
+ARRIVAL, BLOCK, ROW, RAW = "_icefield_arrival", "_icefield_block", "_icefield_row", "_icefield_raw"
+IDENTITY = (ARRIVAL, BLOCK, ROW)
+ORIGIN = f"{ARRIVAL} BIGINT, {BLOCK} BIGINT, {ROW} BIGINT, {RAW} BINARY"
+#: What is wrong with a line: NULL for a good one, "" for a blank one.
+PROBLEM = "_icefield_problem"
 #: Columns of rows that were set aside: why, what becomes of them, and their line in the file.
 REASONS, FATE, LINE = "_icefield_reasons", "_icefield_fate", "_icefield_line"
 #: How the reason of a line that could not be read begins.

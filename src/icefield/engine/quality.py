@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from icefield.declare import Unique
 from icefield.engine import intake
-from icefield.engine.parse import FATE, HEADER, LINE, ORIGIN, PROBLEM, REASONS
+from icefield.engine.parse import ARRIVAL, FATE, HEADER, IDENTITY, LINE, PROBLEM, RAW, REASONS
 from icefield.engine.repair import discard, mend
 from icefield.engine.tables import quoted, text
 from icefield.errors import RowsLost
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from icefield.graph import Node
     from icefield.graph.state import Repair
 
-_IDENTITY = ("arrival", "block", "row")
 SPLITTING = ("quarantine", "drop")
 
 
@@ -126,15 +125,15 @@ def _late(check: Unique, rows: DataFrame, old: DataFrame | None, scratch: Path) 
         suspects = both.groupBy(*keys).agg(F.max("_known").alias("_known"))
     suspects.write.mode("overwrite").parquet(str(scratch))
     stored = rows.sparkSession.read.schema(suspects.schema).parquet(str(scratch))
-    arrival = Window.partitionBy(*keys).orderBy(*(f"{ORIGIN}.{part}" for part in _IDENTITY))
+    arrival = Window.partitionBy(*keys).orderBy(*IDENTITY)
     ranked = rows.join(F.broadcast(stored), list(check.columns)).withColumn("_nth", F.row_number().over(arrival))
     late = ranked.where("_known OR _nth > 1").select(*(quoted(column) for column in rows.columns))
     return late.select("*", F.array(F.lit(check.name)).alias(REASONS), F.lit(check.otherwise).alias(FATE))
 
 
 def _without(rows: DataFrame, losers: DataFrame) -> DataFrame:
-    gone = losers.select(*(F.col(f"{ORIGIN}.{part}").alias(f"_{part}") for part in _IDENTITY))
-    same = reduce(lambda a, b: a & b, (F.col(f"{ORIGIN}.{part}") == F.col(f"_{part}") for part in _IDENTITY))
+    gone = losers.select(*(F.col(part).alias(f"_{part}") for part in IDENTITY))
+    same = reduce(lambda a, b: a & b, (F.col(part) == F.col(f"_{part}") for part in IDENTITY))
     return rows.join(F.broadcast(gone), same, "left_anti")
 
 
@@ -165,7 +164,7 @@ def _stored(frame: DataFrame, place: Path) -> DataFrame:
 
 def _placed(bad: DataFrame, landed: Landed | None) -> DataFrame:
     """Adds the physical line, and tells a file's own header from a line that only reads like it."""
-    if landed is None or ORIGIN not in bad.columns:
+    if landed is None or ARRIVAL not in bad.columns:
         return bad
     placed = intake.with_line(bad, landed.line_offsets(), LINE).where(f"NOT ({REASONS}[0] = '{HEADER}' AND {LINE} = 1)")
     again = F.array(F.lit("malformed: the header line again"))
@@ -184,7 +183,7 @@ def _fate(checks: tuple[RowCheck, ...]) -> str:
 
 def _malformed(landed: Landed, output: DataFrame) -> DataFrame:
     """Lines that never reached the function; a line that cannot be read has no values, only its bytes."""
-    known = [ORIGIN, *(name for name in landed.provenance if name in output.columns)]
+    known = [*IDENTITY, RAW, *(name for name in landed.provenance if name in output.columns)]
     reasons = F.array(F.col(PROBLEM)).alias(REASONS)
     return landed.problems.select(*(quoted(name) for name in known), reasons, F.lit("quarantine").alias(FATE))
 
@@ -214,13 +213,13 @@ def quarantine_rows(split: Split, run: str, started_ms: int) -> DataFrame | None
         return None
     waiting = split.bad.where(f"{FATE} = 'quarantine'")
     own = [column for column in waiting.columns if not column.startswith("_icefield")]
-    has_origin = ORIGIN in waiting.columns
+    has_origin = set(IDENTITY) <= set(waiting.columns)
     told = {
-        "raw": F.col(f"{ORIGIN}.raw") if has_origin else F.lit(None).cast("binary"),
+        "raw": F.col(RAW) if RAW in waiting.columns else F.lit(None).cast("binary"),
         "reasons": F.col(REASONS),
         "run": F.lit(run),
         "line": F.col(LINE) if LINE in waiting.columns else F.lit(None).cast("bigint"),
-        "arrival": F.col(f"{ORIGIN}.arrival") if has_origin else F.lit(None).cast("bigint"),
+        "arrival": F.col(ARRIVAL) if has_origin else F.lit(None).cast("bigint"),
         "quarantined_at": F.timestamp_millis(F.lit(started_ms)),
     }
     names = quarantine_names(own)
