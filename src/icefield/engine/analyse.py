@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from icefield.declare import ExpectTable, Reconciles, References, format_columns
+from icefield.engine.frames import empty_frame
 from icefield.engine.parse import IDENTITY, ORIGIN
 from icefield.engine.quality import splitting
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, OriginLost
@@ -83,10 +84,10 @@ def _empty_inputs(
     frames = {}
     for edge in node.edges:
         if edge.table is not None:
-            frames[edge.parameter] = spark.createDataFrame([], schemas[edge.table])
+            frames[edge.parameter] = empty_frame(spark, schemas[edge.table])
         else:
             assert edge.source is not None
-            frames[edge.parameter] = spark.createDataFrame([], _source_schema(edge.source, line=line))
+            frames[edge.parameter] = empty_frame(spark, _source_schema(edge.source, line=line))
     return frames
 
 
@@ -128,7 +129,7 @@ def _require_checks(spark: SparkSession, node: Node, output: DataFrame, schemas:
             if table == node.name:
                 _must_resolve(node, check, empty, *expressions)
             elif table in schemas:
-                _must_resolve(node, check, spark.createDataFrame([], schemas[table]), *expressions)
+                _must_resolve(node, check, empty_frame(spark, schemas[table]), *expressions)
     if splitting(node)[1] and not set(IDENTITY) <= set(output.columns):
         raise OriginLost(
             f"{node.name} sets duplicates aside, which needs the order of arrival, but its function lets go of it",
@@ -163,7 +164,7 @@ def _must_resolve(node: Node, check: Check, frame: DataFrame, *expressions: str)
 
 def require_repair(spark: SparkSession, node: Node, schemas: Mapping[str, StructType], repair: Repair) -> None:
     """Refuses a repair whose SQL does not fit what quarantine shows, before anything is done."""
-    shown = spark.createDataFrame([], schemas[node.name])
+    shown = empty_frame(spark, schemas[node.name])
     added = {"reasons": "array()", "line": "bigint(null)"}
     shown = shown.withColumns({name: F.expr(value) for name, value in added.items() if name not in shown.columns})
     try:

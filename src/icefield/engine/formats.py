@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from icefield.engine import parse
+from icefield.engine.frames import Cell, small_frame
 from icefield.engine.parse import ARRIVAL, BLOCK, HEADER, PROBLEM, RAW, ROW
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _paths(root: Path, intakes: Sequence[Intake]) -> list[str]:
 
 def _files(spark: SparkSession, root: Path, intakes: Sequence[Intake]) -> DataFrame:
     parts = [name for name, _ in intakes[0].file.parts]
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             _uri(root / taken.file.path),
             taken.arrival,
@@ -126,8 +127,14 @@ def _files(spark: SparkSession, root: Path, intakes: Sequence[Intake]) -> DataFr
         )
         for taken in intakes
     ]
-    schema = "_path STRING, _arrival BIGINT, source_file STRING, _taken_ms BIGINT, _header STRING"
-    return spark.createDataFrame(rows, schema + "".join(f", `{part}` STRING" for part in parts))
+    columns = {
+        "_path": "STRING",
+        "_arrival": "BIGINT",
+        "source_file": "STRING",
+        "_taken_ms": "BIGINT",
+        "_header": "STRING",
+    }
+    return small_frame(spark, {**columns, **dict.fromkeys(parts, "STRING")}, rows)
 
 
 def _provenance(source: Files) -> list[str | Expression]:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from icefield.declare import format_columns
 from icefield.engine import formats
+from icefield.engine.frames import empty_frame, small_frame
 from icefield.engine.parse import ARRIVAL, BLOCK, ORIGIN, PROBLEM, ROW
 from icefield.errors import FileUnreadable
 
@@ -96,13 +97,14 @@ def land(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intak
 def empty(spark: SparkSession, source: Files) -> DataFrame:
     """The columns of `all_lines`, without rows."""
     columns = [column for column in source.columns if column.name != "source_line"]
-    return spark.createDataFrame([], f"{format_columns(columns)}, {ORIGIN}, {PROBLEM} STRING")
+    return empty_frame(spark, f"{format_columns(columns)}, {ORIGIN}, {PROBLEM} STRING")
 
 
 def with_line(frame: DataFrame, offsets: dict[tuple[int, int], int], name: str) -> DataFrame:
     """Adds the physical line of each row's origin."""
     known = [(arrival, block, offset) for (arrival, block), offset in offsets.items()]
-    table = frame.sparkSession.createDataFrame(known, "_arrival BIGINT, _block BIGINT, _offset BIGINT")
+    columns = {"_arrival": "BIGINT", "_block": "BIGINT", "_offset": "BIGINT"}
+    table = small_frame(frame.sparkSession, columns, known)
     joined = frame.join(
         F.broadcast(table),
         (F.col(ARRIVAL) == F.col("_arrival")) & (F.col(BLOCK) == F.col("_block")),
