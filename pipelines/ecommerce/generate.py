@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -514,7 +513,7 @@ def _complete(path: Path) -> Iterator[BinaryIO]:
     try:
         with partial.open("wb") as file:
             yield file
-        os.replace(partial, path)
+        partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 
