@@ -171,7 +171,6 @@ def test_quoted_fields_may_hold_separators_and_doubled_quotes(taken: Taken) -> N
     assert [row[2] for row in taken.kept["quoted.csv"]] == ["a,b", 'say "hi"', None, "all", " padded "]
 
 
-@pytest.mark.xfail(reason="Spark's CSV parser takes quotes inside of a field as they are")
 def test_a_quote_in_the_wrong_place_makes_its_line_malformed(taken: Taken) -> None:
     assert [row[1] for row in taken.kept["misquoted.csv"]] == [63]
     assert set(reasons(taken, "misquoted.csv")) == {2, 3, 4}
@@ -235,7 +234,6 @@ def test_a_name_that_spark_cannot_read_is_refused_by_name(tmp_path: Path) -> Non
     assert told.startswith("ICE-4"), told
 
 
-@pytest.mark.xfail(reason="source_line is left out unless the function names it, though the analysed schema has it")
 def test_a_function_that_hands_its_rows_through_keeps_file_line_and_time(tmp_path: Path) -> None:
     project = tiny(tmp_path, TABLES.replace('.withColumn("source_line", F.col("source_line"))', ""))
     project.land("a.csv", lines(row(1), row(2)))
@@ -283,7 +281,6 @@ def test_later_arrivals_are_compared_with_what_is_there(tmp_path: Path) -> None:
     assert project.everything() == before, "a rebuild keeps the order of arrival"
 
 
-@pytest.mark.xfail(reason="copies of the line fill the heap")
 def test_a_line_of_200_mb_is_set_aside_with_its_length_and_hash(tmp_path: Path) -> None:
     import hashlib
 

@@ -279,7 +279,7 @@ def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
 def test_a_stopped_generation_leaves_whole_files_and_no_manifest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace, done = os.replace, list[Path]()
+    replace, done = Path.replace, list[Path]()
 
     def fill_up(source: Path, target: Path) -> None:
         if len(done) == 10:
@@ -287,7 +287,7 @@ def test_a_stopped_generation_leaves_whole_files_and_no_manifest(
         done.append(target)
         replace(source, target)
 
-    monkeypatch.setattr(generator.os, "replace", fill_up)
+    monkeypatch.setattr(Path, "replace", fill_up)
     with pytest.raises(OSError, match="No space left"):
         generator.generate(tmp_path, **SMALL)
     monkeypatch.undo()

@@ -49,12 +49,14 @@ def visible(frame: DataFrame) -> DataFrame:
 def needs_line(
     spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]
 ) -> bool:
-    """Whether a function uses `source_line`: without it, it would not resolve."""
+    """Whether a function uses `source_line`: it keeps the column, or would not resolve without it."""
+    if "source_line" in function(**_empty_inputs(spark, node, schemas, line=True)).columns:
+        return True
     try:
-        output = function(**_empty_inputs(spark, node, schemas, line=False))
+        function(**_empty_inputs(spark, node, schemas, line=False))
     except PySparkException:
         return True
-    return "source_line" in output.columns
+    return False
 
 
 def _call_empty(

@@ -101,7 +101,8 @@ def _lines(spark: SparkSession, root: Path, intakes: Sequence[Intake]) -> DataFr
         spark.read.option("lineSep", "\n")
         .text(_paths(root, intakes))
         .select(
-            F.expr("CASE WHEN endswith(value, '\\r') THEN rtrim('\\r', value) ELSE value END").alias("value"),
+            F.expr(parse.LINE_TEXT).alias("value"),
+            F.expr(parse.TOO_LONG).alias("_too_long"),
             F.col("_metadata.file_path").alias("_path"),
             F.col("_metadata.file_block_start").alias("_block"),
             F.monotonically_increasing_id().alias("_row"),

@@ -35,6 +35,16 @@ REASONS, FATE, LINE = "_icefield_reasons", "_icefield_fate", "_icefield_line"
 MALFORMED = "malformed"
 #: The problem of a line that reads like its file's header; the first line of a file is one.
 HEADER = "header"
+#: A line without its end, and cut right where it is read: nothing else ever holds all of a very long one.
+LINE_TEXT = (
+    f"CASE WHEN octet_length(value) > {LINE_LIMIT}"
+    f" THEN CAST(substring(CAST(value AS BINARY), 1, {LINE_LIMIT}) AS STRING)"
+    " WHEN endswith(value, '\\r') THEN rtrim('\\r', value) ELSE value END"
+)
+TOO_LONG = (
+    f"CASE WHEN octet_length(value) > {LINE_LIMIT} THEN concat('malformed: the line has ', octet_length(value),"
+    " ' bytes, sha256 ', sha2(CAST(value AS BINARY), 256)) END"
+)
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
@@ -53,19 +63,26 @@ def csv_fields(lines: DataFrame, source: Files, header: Sequence[str]) -> DataFr
     }
     quoted = F.from_csv("value", schema, options)
     cells = F.array(*(F.col("_quoted")[name] for name in names))
-    # Almost every line has no quote in it, and splitting is half the price of a CSV parser.
+    short = f"octet_length(value) <= {LINE_LIMIT}"
+    plain = f"instr(value, {sign}) = 0"
+    # Almost every line has no quote in it, and splitting is half the price of a CSV parser. The parser in turn takes
+    # quotes anywhere, so a line with some must first be one that a CSV writer would have written.
+    well_quoted = f"{short} AND NOT ({plain}) AND value RLIKE {_sql_text(_well_quoted(separator, quote))}"
     return (
-        lines.withColumn(
-            "_quoted", F.when(F.expr(f"octet_length(value) <= {LINE_LIMIT} AND instr(value, {sign}) > 0"), quoted)
-        )
+        lines.withColumn("_quoted", F.when(F.expr(well_quoted), quoted))
+        .withColumn("_fields", F.expr(f"CASE WHEN {short} AND {plain} THEN split(value, {pattern}) END"))
         .withColumn(
-            "_fields", F.expr(f"CASE WHEN octet_length(value) <= {LINE_LIMIT} THEN split(value, {pattern}) END")
-        )
-        .withColumn(
-            "_fields", F.when(F.col("_quoted").isNull(), F.col("_fields")).when(F.col("_quoted.bad").isNull(), cells)
+            "_fields", F.when(F.expr("_quoted.bad IS NULL AND _quoted IS NOT NULL"), cells).otherwise(F.col("_fields"))
         )
         .drop("_quoted")
     )
+
+
+def _well_quoted(separator: str, quote: str) -> str:
+    """A regular expression for lines whose every field is either quoted as a whole or has no quote in it."""
+    s, q = re.escape(separator), re.escape(quote)
+    field = f"(?:{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+{q}|[^{q}{s}]*+)"
+    return f"^{field}(?:{s}{field})*+$"
 
 
 def csv_cells(header: Sequence[str], columns: Sequence[Column]) -> list[str]:
@@ -118,7 +135,7 @@ def values(columns: Sequence[Column]) -> list[Expression]:
 
 def line_problem() -> Expression:
     """What is wrong with a line before it is cut into fields."""
-    found = F.when(F.expr(f"octet_length(value) > {LINE_LIMIT}"), F.expr(_too_long()))
+    found = F.when(F.expr("_too_long IS NOT NULL"), F.col("_too_long"))
     return found.when(F.expr("NOT is_valid_utf8(value)"), F.lit("malformed: the line is not UTF-8"))
 
 
@@ -164,12 +181,6 @@ def _loses(cell: str, value: str, kind: str) -> str:
         other = f"length({cell}) > 38 OR try_cast({cell} AS {wide}) <> {value}"
         return f"locate('e', lower({cell})) > 0 OR ({more} AND ({other}))"
     return ""
-
-
-def _too_long() -> str:
-    return (
-        "concat('malformed: the line has ', octet_length(value), ' bytes, sha256 ', sha2(CAST(value AS BINARY), 256))"
-    )
 
 
 def _sql_text(text: str) -> str:

@@ -63,6 +63,8 @@ def start_session(*, app: str, conf: Mapping[str, str], log: Path, progress: Pro
         if _live is not None and _is_alive(_live):
             _live = _reuse(_live, wanted, log.absolute())
         else:
+            if _live is not None:  # its JVM has died: nothing of it can be used, or asked, any more
+                _forget_session()
             _live = _start(wanted, log.absolute(), progress)
         return _live.spark
 
@@ -205,6 +207,16 @@ def _refuse_a_foreign_session() -> None:
             where=f"application {context.appName!r}",
             remedy="call .stop() on it first: the session has to be started with Iceberg's jars and extensions",
         )
+
+
+def _forget_session() -> None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession as Session
+
+    with SparkContext._lock:
+        SparkContext._active_spark_context = None
+    Session._instantiatedSession = None
+    _forget_gateway()
 
 
 def _forget_gateway() -> None:

@@ -287,6 +287,7 @@ class Stage:
             return []
         before = {file.path: file for file in step.arrivals.taken}
         per_file = landed.rows_per_file() if landed is not None else {}
+        sequence = max((file.sequence for file in step.arrivals.taken), default=0) + 1
         return [
             {
                 "table": node.name,
@@ -299,6 +300,7 @@ class Stage:
                 "rows": per_file.get(taken.arrival, 0),
                 "taken_ms": taken.taken_ms,
                 "arrival": taken.arrival,
+                "sequence": sequence,
             }
             for taken in intakes
             if not _is_as_before(taken, before)

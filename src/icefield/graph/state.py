@@ -65,6 +65,7 @@ class TakenFile:
     run: str
     taken_ms: int
     order: int
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

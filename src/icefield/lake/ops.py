@@ -74,6 +74,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "rows": ("long", "rows read from it, malformed ones included"),
         "taken_at": ("timestamp", "start of the run that first took it"),
         "arrival": ("long", "place in the order of arrival"),
+        "sequence": ("long", "grows with each time the table notes files: the last one counts"),
     },
     "ops.repairs": {
         "table": ("string", "the table whose quarantine it is about"),

@@ -53,13 +53,16 @@ def taken_files(lake: EmbeddedLake, table: str) -> Sequence[TakenFile]:
         return ()
     with connect() as db:
         rows = db.execute(
-            "SELECT path, arg_max(size, run), arg_max(modified_ns, run), arg_max(sha256, run), min(run),"
-            f' min(epoch_ms(taken_at)), min(arrival) FROM {scan(location)} WHERE "table" = ? GROUP BY path ORDER BY 7',
+            "SELECT path, arg_max(size, sequence), arg_max(modified_ns, sequence), arg_max(sha256, sequence),"
+            " arg_min(run, sequence), max(sequence),"
+            f' min(epoch_ms(taken_at)), min(arrival) FROM {scan(location)} WHERE "table" = ? GROUP BY path ORDER BY 8',
             [table],
         ).fetchall()
     return tuple(
-        TakenFile(path=path, size=size, modified_ns=ns, sha256=digest, run=run, taken_ms=ms, order=order)
-        for path, size, ns, digest, run, ms, order in rows
+        TakenFile(
+            path=path, size=size, modified_ns=ns, sha256=digest, run=run, taken_ms=ms, order=order, sequence=sequence
+        )
+        for path, size, ns, digest, run, sequence, ms, order in rows
     )
 
 
