@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Iterator
 
 import pytest
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_spark_is_left_to_the_next_module() -> Iterator[None]:
+    """Some modules start Spark through icefield and some by themselves, and a process can only have one of both."""
+    yield
+    if "pyspark" not in sys.modules:
+        return
+    from pyspark import SparkContext
+
+    from icefield.engine import session
+
+    session.stop_session()
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+    session._forget_session()
 
 
 def pytest_report_header() -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from icefield.lake import metadata as meta
 from icefield.lake.embedded import EmbeddedLake
+from icefield.run.events import RunResult
 from projects import ORDERS, TinyProject, ask, order, tiny
 
 pytestmark = pytest.mark.spark
@@ -70,6 +71,12 @@ def mixed(pointers: dict[str, str]) -> list[object]:
     return wrong
 
 
+def moment(result: RunResult) -> int:
+    """When a run was published; one that was not is told with its error."""
+    assert result.published_ms is not None, result.error
+    return result.published_ms
+
+
 def test_no_reader_ever_sees_tables_of_two_runs_mixed(tmp_path: Path) -> None:
     project = tiny(tmp_path)
     poller = Poller(project.lake)
@@ -86,7 +93,8 @@ def test_no_reader_ever_sees_tables_of_two_runs_mixed(tmp_path: Path) -> None:
         poller.over.set()
         poller.join()
     assert poller.mixed == []
-    assert len(poller.versions) == len(published) == 6
+    assert len(published) == 6
+    assert len(poller.versions) >= 4  # two publishes may come while one version is looked at
     near = [at for at in poller.polls if any(abs(at - moment) < 100 for moment in published)]
     print(f"{len(poller.polls)} polls, {len(near)} within 100 ms of a publish")
     assert len(poller.polls) >= 200
