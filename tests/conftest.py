@@ -8,6 +8,8 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+# Sessions that a test starts by itself must not run its functions on the first python3 of the PATH.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 
