@@ -326,12 +326,6 @@ class CheckFailed(CheckError):
     code = "ICE-601"
 
 
-class CheckNotEvaluated(CheckError):
-    """A check could not be evaluated, which is never a pass."""
-
-    code = "ICE-602"
-
-
 class RowsLost(CheckError):
     """Rows that were read are neither in the table nor in quarantine: the function gives other rows each time."""
 

@@ -267,7 +267,7 @@ class Stage:
             columns=found.columns,
             published_ms=0,
             inputs=consumed,
-            files=digest(_remembered(step.arrivals)) if step.arrivals is not None else None,
+            files=digest(step.arrivals.landed) if step.arrivals is not None else None,
             lineage=found.lineage,
             repairs=len(self.repairs.get(node.name, ())),
         )
@@ -305,11 +305,6 @@ class Stage:
             for taken in intakes
             if not _is_as_before(taken, before)
         ]
-
-
-def _remembered(arrivals: Arrivals) -> tuple[LandedFile, ...]:
-    """The files that a table knows once this step is published: all that are there now."""
-    return arrivals.landed
 
 
 def _is_as_before(taken: Intake, before: Mapping[str, Any]) -> bool:
