@@ -167,16 +167,19 @@ def test_ctrl_c_is_left_to_python(tmp_path):
     process = start(
         tmp_path,
         """
-        signal.signal(signal.SIGINT, lambda *_: None)
+        import threading
+        told = threading.Event()
+        signal.signal(signal.SIGINT, lambda *_: told.set())
         print("ready", flush=True)
-        signal.pause()
+        told.wait()
         print(spark.range(7).count())
         """,
     )
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
-    out, err = process.communicate(timeout=60)
+    with process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+        out, err = process.communicate(timeout=60)
     assert out.strip() == "7", err
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ from icefield.errors import (
     UnknownTable,
 )
 from icefield.project import load_functions, open_project
+from icefield.project.modules import Package
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -277,3 +280,29 @@ def test_a_fresh_setting_reaches_the_code(write: Write) -> None:
     assert load_functions(open_project(root))["a.t"](0) == (0, 1)
     write(**{"icefield.toml": "[profile.local.settings]\nlimit = 2\n"})
     assert load_functions(open_project(root))["a.t"](0) == (0, 2)
+
+
+def test_projects_load_while_other_threads_import(tmp_path: Path) -> None:
+    """A run loads the author's functions while Spark and PyIceberg are being imported beside it."""
+    package, done, before = Package(tmp_path), threading.Event(), sys.getswitchinterval()
+
+    def import_things() -> None:
+        for number in itertools.cycle(range(50)):
+            sys.modules[f"came_meanwhile_{number}"] = sys
+            sys.modules.pop(f"came_meanwhile_{(number + 25) % 50}", None)
+            if done.is_set():
+                return
+
+    importing = threading.Thread(target=import_things)
+    sys.setswitchinterval(1e-6)
+    importing.start()
+    try:
+        for _ in range(300):
+            assert package.modules() == {}
+    finally:
+        done.set()
+        importing.join()
+        sys.setswitchinterval(before)
+        for number in range(50):
+            sys.modules.pop(f"came_meanwhile_{number}", None)
+        package.unload()

@@ -54,7 +54,8 @@ class Package:
     def modules(self) -> dict[str, ModuleType]:
         """The project's modules imported so far, by their unique names."""
         inside = f"{self.name}."
-        return {name: module for name, module in sys.modules.items() if name.startswith(inside)}
+        loaded = sys.modules.copy()  # at once: other threads may be importing
+        return {name: module for name, module in loaded.items() if name.startswith(inside)}
 
     def unload(self) -> None:
         """Forget the modules; functions taken from them keep working."""
