@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from icefield.errors import IcefieldError, LakeMoved, LakeNotWritable
+from icefield.errors import IcefieldError, LakeMoved, LakeNotWritable, Overtaken
 from icefield.lake.embedded import KEEP_FAILED_SECONDS, EmbeddedLake
 from lakes import new_lake, open_branch, publish, told, write
 from projects import SOURCES, Process, ask, rows_of, until
@@ -54,7 +54,7 @@ def test_a_killed_run_is_found_dead_and_its_files_are_reclaimed(lake: EmbeddedLa
     files = sorted(path for path in lake.warehouse.rglob("*") if path.is_file())
     die(lake, "victim", "publish.before-commit")
     assert everything_under(lake, "victim")
-    assert [dead.run for dead in lake.clear_dead()] == ["victim"]
+    assert lake.clear_dead() == ["victim"]
     assert everything_under(lake, "victim") == []
     assert sorted(path for path in lake.warehouse.rglob("*") if path.is_file()) == files
     assert lake.pointers() == before
@@ -67,8 +67,20 @@ def test_when_a_dead_run_began_is_remembered(lake: EmbeddedLake) -> None:
     earliest = time.time_ns() // 1_000_000
     die(lake, "victim", "run.opened")
     latest = time.time_ns() // 1_000_000
-    (dead,) = lake.clear_dead()
-    assert earliest <= dead.started_ms <= latest
+    lake.clear_dead()
+    assert earliest <= lake.deaths()["victim"] <= latest
+
+
+def test_a_death_that_two_record_at_once_is_recorded_once(lake: EmbeddedLake) -> None:
+    die(lake, "victim", "run.opened")
+    lake.clear_dead()
+    first, second = open_branch(lake), open_branch(lake)
+    first.publish({}, told("one"), ["victim"])
+    with pytest.raises(Overtaken, match="the record of victim"):
+        second.publish({}, told("two"), ["victim"])
+    second.abandon()
+    assert lake.deaths() == {}
+    assert ask(lake.pointers(), "SELECT run FROM ops.runs") == [("one",)]
 
 
 def test_a_run_killed_right_after_its_commit_is_published_and_nothing_of_it_is_cleared(lake: EmbeddedLake) -> None:

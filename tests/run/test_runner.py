@@ -52,7 +52,6 @@ def test_a_run_that_records_a_death_plans_with_what_was_published_meanwhile(
     assert len(runs(project, "died")) == 1
 
 
-@pytest.mark.xfail(reason="who dies while recording a death takes the record with him, and is told as a run himself")
 def test_a_death_is_recorded_once_even_if_whoever_records_it_dies(tmp_path: Path) -> None:
     project = tiny(tmp_path, NO_CHECKS)
     project.land("a.csv", [order(1)])

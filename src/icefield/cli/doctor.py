@@ -67,7 +67,7 @@ def _clear(lake: EmbeddedLake, run: str) -> int:
             where=str(lake.root),
             remedy=f"open runs: {', '.join(sorted(branches)) or 'none'}",
         )
-    if lake.clear(branches[found[0]], found[0]):
+    if lake.clear(branches[found[0]], found[0], died=True):
         output.line(f"Run {found[0]} was cleared: it can no longer publish, and its files are gone")
     else:
         output.line(f"Run {found[0]} ended by itself meanwhile")

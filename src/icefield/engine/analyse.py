@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from icefield.declare import ExpectTable, Reconciles, References, format_columns
 from icefield.engine.frames import empty_frame
-from icefield.engine.parse import IDENTITY, ORIGIN
+from icefield.engine.origin import IDENTITY, ORIGIN
 from icefield.engine.quality import splitting
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, OriginLost
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from icefield.declare import Check, Column, Source
+    from icefield.declare import Check, Column
     from icefield.graph import Graph, Node
     from icefield.graph.state import Repair
 
@@ -46,24 +46,11 @@ def visible(frame: DataFrame) -> DataFrame:
     return frame.select(*(f"`{column}`" for column in frame.columns if not column.startswith("_icefield")))
 
 
-def needs_line(
-    spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]
-) -> bool:
-    """Whether a function uses `source_line`: it keeps the column, or would not resolve without it."""
-    if "source_line" in function(**_empty_inputs(spark, node, schemas, line=True)).columns:
-        return True
-    try:
-        function(**_empty_inputs(spark, node, schemas, line=False))
-    except PySparkException:
-        return True
-    return False
-
-
 def _call_empty(
     spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]
 ) -> DataFrame:
     try:
-        output = function(**_empty_inputs(spark, node, schemas, line=True))
+        output = function(**_empty_inputs(spark, node, schemas))
         columns = getattr(output, "columns", None)
     except PySparkException as error:
         raise BadFunction(
@@ -80,22 +67,15 @@ def _call_empty(
     return output  # type: ignore[no-any-return]
 
 
-def _empty_inputs(
-    spark: SparkSession, node: Node, schemas: Mapping[str, StructType], *, line: bool
-) -> dict[str, DataFrame]:
+def _empty_inputs(spark: SparkSession, node: Node, schemas: Mapping[str, StructType]) -> dict[str, DataFrame]:
     frames = {}
     for edge in node.edges:
         if edge.table is not None:
             frames[edge.parameter] = empty_frame(spark, schemas[edge.table])
         else:
             assert edge.source is not None
-            frames[edge.parameter] = empty_frame(spark, _source_schema(edge.source, line=line))
+            frames[edge.parameter] = empty_frame(spark, f"{format_columns(edge.source.columns)}, {ORIGIN}")
     return frames
-
-
-def _source_schema(source: Source, *, line: bool) -> str:
-    columns = [column for column in source.columns if line or column.name != "source_line"]
-    return f"{format_columns(columns)}, {ORIGIN}"
 
 
 def _require_contract(node: Node, schema: StructType) -> None:

@@ -1,4 +1,4 @@
-"""One reader for each format of files; all give the same columns, the origin of every row and what is wrong with it."""
+"""Rows that Spark reads: lines that were left to `parse`, and Parquet files; all give the same columns."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from icefield.declare import format_columns
 from icefield.engine import parse
 from icefield.engine.frames import Cell, small_frame
-from icefield.engine.parse import ARRIVAL, BLOCK, HEADER, PROBLEM, RAW, ROW
+from icefield.engine.origin import ARRIVAL, ORIGIN, PROBLEM, RAW, ROW
+from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
-    from icefield.declare import Files
+    from icefield.declare import Column, Files
     from icefield.engine.landing import Intake
+    from icefield.engine.reading import Undecided
 
 #: Characters that Java leaves as they are in the path of a URI; `_metadata.file_path` is spelled so.
 _URI_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*,;:$&+=@/")
@@ -26,93 +29,74 @@ _GLOB_SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "*?[]{}\\"})
 _ASCII = 128
 
 
-def read(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake]) -> DataFrame:
-    """Rows of files that have the same format and the same header."""
-    match intakes[0].format:
-        case "csv":
-            return _csv(spark, root, source, intakes)
-        case "json":
-            return _json(spark, root, source, intakes)
-        case _:
-            return _parquet(spark, root, source, intakes)
+def schema(source: Files) -> str:
+    """The columns of every row that was taken in."""
+    return f"{format_columns(_columns(source))}, {ORIGIN}, {RAW} BINARY, {PROBLEM} STRING"
 
 
-def _csv(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake]) -> DataFrame:
-    header = intakes[0].header
-    fields = parse.csv_fields(_lines(spark, root, intakes), source, header)
-    lines = parse.with_values(fields, parse.csv_cells(header, source.schema), source.schema)
-    wrong = parse.line_problem().when(
-        F.expr("_fields IS NULL"), F.lit("malformed: quotes or number of fields are wrong")
-    )
+def lines(spark: SparkSession, source: Files, left: Undecided) -> DataFrame:
+    """Lines that were left to be decided here."""
+    provenance = format_columns(_columns(source)[len(source.schema) :])
+    stored = spark.read.schema(f"value BINARY, {provenance}, {ORIGIN}").parquet(str(left.folder))
+    texts = stored.withColumn("value", F.col("value").cast("string"))
+    if left.format == "csv":
+        found, wrong = _csv(texts, source, left.header)
+    else:
+        found, wrong = _json(texts, source)
+    problem = parse.cell_problems(wrong, source.schema)
+    # The bytes of a good line can be fetched from its file, should it be set aside later.
+    raw = F.when(F.col(PROBLEM).isNotNull(), F.col("value").cast("binary"))
+    provided = [column.name for column in _columns(source)[len(source.schema) :]]
+    decided = found.withColumn(PROBLEM, problem)
+    return decided.select(*parse.values(source.schema), *provided, ARRIVAL, ROW, raw.alias(RAW), PROBLEM)
+
+
+def _csv(texts: DataFrame, source: Files, header: Sequence[str]) -> tuple[DataFrame, Expression]:
+    fields = parse.csv_fields(texts, source, header)
+    found = parse.with_values(fields, parse.csv_cells(header, source.schema), source.schema)
+    wrong = F.when(F.expr("_fields IS NULL"), F.lit("malformed: quotes or number of fields are wrong"))
     wrong = wrong.when(
         F.expr(f"size(_fields) <> {len(header)}"),
         F.expr(f"concat('malformed: ', size(_fields), ' fields instead of {len(header)}')"),
     )
-    malformed = parse.cell_problems(wrong, source.schema)
-    reason = F.when(F.expr(_BLANK), F.lit("")).when(F.expr("value = _header"), F.lit(HEADER)).otherwise(malformed)
-    return _finished(lines, source, reason)
+    return found, wrong
 
 
-def _json(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake]) -> DataFrame:
-    fields = parse.json_fields(_lines(spark, root, intakes), source)
-    lines = parse.with_values(fields, parse.json_cells(source), source.schema)
-    wrong = parse.line_problem().when(
-        F.expr("_json IS NULL OR _json.bad IS NOT NULL"), F.lit("malformed: no JSON object")
-    )
+def _json(texts: DataFrame, source: Files) -> tuple[DataFrame, Expression]:
+    fields = parse.json_fields(texts, source)
+    found = parse.with_values(fields, parse.json_cells(source), source.schema)
+    wrong = F.when(F.expr("_json IS NULL OR _json.bad IS NOT NULL"), F.lit("malformed: no JSON object"))
     if source.new_columns == "fail":
         unknown = f"array_except(json_object_keys(value), {parse.known_names(source)})"
         wrong = wrong.when(F.expr(f"size({unknown}) > 0"), F.expr(f"concat('malformed: unknown field ', {unknown}[0])"))
-    reason = F.when(F.expr(_BLANK), F.lit("")).otherwise(parse.cell_problems(wrong, source.schema))
-    return _finished(lines, source, reason)
+    return found, wrong
 
 
-def _finished(lines: DataFrame, source: Files, reason: Expression) -> DataFrame:
-    return lines.select(*parse.values(source.schema), *_provenance(source), *_origin(), reason.alias(PROBLEM))
-
-
-def _parquet(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake]) -> DataFrame:
+def parquet(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake]) -> DataFrame:
+    """Rows of Parquet files that have the same columns."""
     named = {column: index for index, column in enumerate(intakes[0].header) if column}
-    rows = spark.read.parquet(*_paths(root, intakes))
+    rows = spark.read.parquet(*(str(root / taken.file.path).translate(_GLOB_SIGNS) for taken in intakes))
     physical = rows.columns
     cells = {c.name: f"`{physical[named[c.name]]}`" if c.name in named else "NULL" for c in source.schema}
     whole = rows.select(
         *(F.expr(f"try_cast({cells[c.name]} AS {c.type})").alias(c.name) for c in source.schema),
         *(F.expr(f"({cells[c.name]}) IS NOT NULL").alias(f"_has_{c.name}") for c in source.schema),
-        F.to_json(F.struct(*(f"`{column}`" for column in physical))).alias("value"),
+        F.to_json(F.struct(*(f"`{column}`" for column in physical))).cast("binary").alias(RAW),
         F.col("_metadata.file_path").alias("_path"),
-        F.lit(0).cast("bigint").alias("_block"),
-        F.col("_metadata.row_index").alias("_row"),
+        (F.col("_metadata.row_index") + 1).alias(ROW),
     )
-    found = F.when(F.lit(False), F.lit(None).cast("string"))  # noqa: FBT003
+    problem = F.when(F.lit(False), F.lit(None).cast("string"))  # noqa: FBT003
     for c in source.schema:
-        found = found.when(
+        problem = problem.when(
             F.expr(f"_has_{c.name} AND `{c.name}` IS NULL"), F.lit(f"malformed: {c.name} is no {c.type}")
         )
-    joined = whole.join(F.broadcast(_files(spark, root, intakes)), "_path")
-    return joined.select(*(c.name for c in source.schema), *_provenance(source), *_origin(), found.alias(PROBLEM))
+    joined = whole.join(F.broadcast(_files(spark, root, intakes)), "_path").withColumn(PROBLEM, problem)
+    return joined.select(*(quoted(c.name) for c in _columns(source)), ARRIVAL, ROW, RAW, PROBLEM)
 
 
-_BLANK = "trim(' \t' FROM value) = ''"
-
-
-def _lines(spark: SparkSession, root: Path, intakes: Sequence[Intake]) -> DataFrame:
-    """Every physical line with the file it is in and a number that grows along each block of the file."""
-    lines = (
-        spark.read.option("lineSep", "\n")
-        .text(_paths(root, intakes))
-        .select(
-            F.expr(parse.LINE_TEXT).alias("value"),
-            F.expr(parse.TOO_LONG).alias("_too_long"),
-            F.col("_metadata.file_path").alias("_path"),
-            F.col("_metadata.file_block_start").alias("_block"),
-            F.monotonically_increasing_id().alias("_row"),
-        )
-    )
-    return lines.join(F.broadcast(_files(spark, root, intakes)), "_path")
-
-
-def _paths(root: Path, intakes: Sequence[Intake]) -> list[str]:
-    return [str(root / intake.file.path).translate(_GLOB_SIGNS) for intake in intakes]
+def _columns(source: Files) -> tuple[Column, ...]:
+    """What a source hands over, but for the line: that is `ROW`."""
+    return tuple(column for column in source.columns if column.name != "source_line")
 
 
 def _files(spark: SparkSession, root: Path, intakes: Sequence[Intake]) -> DataFrame:
@@ -123,28 +107,13 @@ def _files(spark: SparkSession, root: Path, intakes: Sequence[Intake]) -> DataFr
             taken.arrival,
             taken.file.path,
             taken.taken_ms,
-            taken.header_line,
             *(value for _, value in taken.file.parts),
         )
         for taken in intakes
     ]
-    columns = {
-        "_path": "STRING",
-        "_arrival": "BIGINT",
-        "source_file": "STRING",
-        "_taken_ms": "BIGINT",
-        "_header": "STRING",
-    }
-    return small_frame(spark, {**columns, **dict.fromkeys(parts, "STRING")}, rows)
-
-
-def _provenance(source: Files) -> list[str | Expression]:
-    return [*source.parts, "source_file", F.timestamp_millis("_taken_ms").alias("ingested_at")]
-
-
-def _origin() -> list[Expression]:
-    raw = F.expr(f"substring(CAST(value AS BINARY), 1, {parse.LINE_LIMIT})")
-    return [F.col("_arrival").alias(ARRIVAL), F.col("_block").alias(BLOCK), F.col("_row").alias(ROW), raw.alias(RAW)]
+    columns = {"_path": "STRING", ARRIVAL: "BIGINT", "source_file": "STRING", "_taken_ms": "BIGINT"}
+    frame = small_frame(spark, {**columns, **dict.fromkeys(parts, "STRING")}, rows)
+    return frame.withColumn("ingested_at", F.timestamp_millis("_taken_ms"))
 
 
 def _uri(path: Path) -> str:

@@ -1,122 +1,114 @@
-"""Takes arrived files in: read once, typed, and kept in the run's scratch space with the origin of every line."""
+"""Takes in what was read from files: rows for the author's function, malformed lines, and the bytes of any line."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
-from icefield.declare import format_columns
 from icefield.engine import formats
-from icefield.engine.frames import empty_frame, small_frame
-from icefield.engine.parse import ARRIVAL, BLOCK, ORIGIN, PROBLEM, ROW
-from icefield.errors import FileUnreadable
+from icefield.engine.frames import empty_frame
+from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, PROBLEM, RAW, ROW
+from icefield.engine.reading import write_raw
+from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from icefield.declare import Files
     from icefield.engine.landing import Intake
+    from icefield.engine.receive import Received
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: what is counted once is kept
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """Lines taken in, materialised: `rows` are what the author's function is handed, `problems` the malformed lines."""
+    """Lines taken in: `rows` are what the author's function is handed, `problems` the malformed lines, if any."""
 
     rows: DataFrame
-    problems: DataFrame
-    all_lines: DataFrame
-    intakes: Sequence[Intake]
+    problems: DataFrame | None
+    counts: Mapping[int, int]
     provenance: tuple[str, ...]
+    root: Path
+    received: Received
+    exact: DataFrame | None = None
 
-    @cached_property
-    def blocks(self) -> Sequence[Row]:
-        """For each block of each file: its first and last line's running number, and how many lines are not blank."""
-        counted = self.all_lines.groupBy(F.col(ARRIVAL).alias("arrival"), F.col(BLOCK).alias("block")).agg(
-            F.min(ROW).alias("first"),
-            F.max(ROW).alias("last"),
-            F.count_if(F.expr(f"NOT ({PROBLEM} <=> '')")).alias("lines"),
-        )
-        return sorted(counted.collect(), key=lambda row: (row["arrival"], row["block"]))
-
-    def line_offsets(self) -> dict[tuple[int, int], int]:
-        """For each (file, block): what to add to a line's running number to get its place in the file, from 1."""
-        offsets: dict[tuple[int, int], int] = {}
-        before: dict[int, int] = {}
-        for row in self.blocks:
-            earlier = before.get(row["arrival"], 0)
-            offsets[(row["arrival"], row["block"])] = earlier - row["first"] + 1
-            before[row["arrival"]] = earlier + row["last"] - row["first"] + 1
-        return offsets
-
-    def rows_per_file(self) -> dict[int, int]:
-        """How many rows each file brought, malformed ones included, its header and blank lines not."""
-        found = {taken.arrival: -1 if taken.format == "csv" else 0 for taken in self.intakes if taken.file.size}
-        seen = {row["arrival"] for row in self.blocks}
-        for row in self.blocks:
-            found[row["arrival"]] += row["lines"]
-        for taken in self.intakes:
-            if taken.format == "csv" and taken.file.size and taken.arrival not in seen:
-                raise FileUnreadable(
-                    f"{taken.file.path} was listed, but Spark read nothing from it",
-                    where=taken.file.path,
-                    remedy="see whether the file is still there; if so, Spark reads a sign in its name differently",
-                )
-        return found
+    def raw_of(self, bad: DataFrame, place: Path, scratch: Path) -> DataFrame | None:
+        """The bytes of rows that were set aside, as a frame by file and line; `place` is where those rows are stored."""
+        if not set(IDENTITY) <= set(bad.columns):  # the function let go of its rows' origin
+            return None
+        wanted = pq.read_table(place, columns=[name for name in (*IDENTITY, RAW, FATE) if name in bad.columns])
+        wanted = wanted.filter(pc.and_(pc.equal(wanted[FATE], "quarantine"), pc.is_valid(wanted[ROW])))
+        if RAW in bad.columns:
+            wanted = wanted.filter(pc.is_null(wanted[RAW]))
+        if not wanted.num_rows:
+            return None
+        spark, columns = self.rows.sparkSession, [*IDENTITY, RAW]
+        frames = [] if self.exact is None else [self.exact.where(f"{RAW} IS NOT NULL").select(*columns)]
+        lines = [taken.arrival for taken in self.received.of_lines()]
+        of_lines = wanted.filter(pc.is_in(wanted[ARRIVAL], value_set=pa.array(lines, pa.int64())))
+        if of_lines.num_rows:
+            write_raw(self.root, self.received.intakes, of_lines, scratch)
+            frames.append(spark.read.schema(f"{ARRIVAL} BIGINT, {ROW} BIGINT, {RAW} BINARY").parquet(str(scratch)))
+        return reduce(lambda a, b: a.unionByName(b), frames) if frames else None
 
 
-def land(spark: SparkSession, root: Path, source: Files, intakes: Sequence[Intake], scratch: Path) -> Landed:
-    """Reads the files once into the scratch folder; everything after reads from there."""
-    frames = [formats.read(spark, root, source, group) for group in _alike(intakes)]
+def land(spark: SparkSession, root: Path, source: Files, received: Received) -> Landed:
+    """Has Spark decide what was left to it, once; everything after reads from the scratch folder."""
+    reading = received.reading
+    assert reading is not None
+    parquet = [taken for taken in received.intakes if taken.format == "parquet" and taken.file.size]
+    frames = [
+        *(formats.lines(spark, source, left) for left in reading.undecided),
+        *(formats.parquet(spark, root, source, group) for group in _alike(parquet)),
+    ]
+    schema = formats.schema(source)
+    exact = None
     if frames:
-        together = frames[0]
-        for frame in frames[1:]:
-            together = together.unionByName(frame)
-        # Dictionaries cost more than they save in files that live for a minute.
-        writer = (
-            together.write.mode("overwrite").option("compression", "lz4").option("parquet.enable.dictionary", "false")
+        place = str(reading.folder / "exact")
+        reduce(lambda a, b: a.unionByName(b), frames).write.mode("overwrite").option("compression", "lz4").parquet(
+            place
         )
-        writer.parquet(str(scratch))
-        lines = spark.read.schema(together.schema).parquet(str(scratch))
-    else:
-        lines = empty(spark, source)
+        exact = spark.read.schema(schema).parquet(place)
+    good = [str(reading.folder / "rows")] if reading.rows else []
+    aside = [str(reading.folder / "problems")] if reading.problems else []
+    decided = [] if exact is None else [str(reading.folder / "exact")]
+    rows = _read(spark, schema, [*good, *decided])
+    problems = _read(spark, schema, [*aside, *decided])
+    if exact is not None and rows is not None and problems is not None:
+        rows, problems = rows.where(f"{PROBLEM} IS NULL"), problems.where(f"{PROBLEM} IS NOT NULL")
+    if rows is None:
+        rows = empty_frame(spark, schema)
+    handed = [quoted(column.name) for column in source.columns]
     return Landed(
-        rows=lines.where(f"{PROBLEM} IS NULL").drop(PROBLEM),
-        problems=lines.where(f"{PROBLEM} <> ''"),
-        all_lines=lines,
-        intakes=intakes,
-        provenance=(*source.parts, "source_file", "ingested_at"),
+        rows=rows.withColumn("source_line", F.col(ROW)).select(*handed, *IDENTITY),
+        problems=None if problems is None else problems.withColumn("source_line", F.col(ROW)),
+        counts={**reading.counts, **{taken.arrival: _count(root, taken) for taken in parquet}},
+        provenance=(*source.parts, "source_file", "source_line", "ingested_at"),
+        root=root,
+        received=received,
+        exact=exact,
     )
 
 
-def empty(spark: SparkSession, source: Files) -> DataFrame:
-    """The columns of `all_lines`, without rows."""
-    columns = [column for column in source.columns if column.name != "source_line"]
-    return empty_frame(spark, f"{format_columns(columns)}, {ORIGIN}, {PROBLEM} STRING")
+def _read(spark: SparkSession, schema: str, places: list[str]) -> DataFrame | None:
+    return spark.read.schema(schema).parquet(*places) if places else None
 
 
-def with_line(frame: DataFrame, offsets: dict[tuple[int, int], int], name: str) -> DataFrame:
-    """Adds the physical line of each row's origin."""
-    known = [(arrival, block, offset) for (arrival, block), offset in offsets.items()]
-    columns = {"_arrival": "BIGINT", "_block": "BIGINT", "_offset": "BIGINT"}
-    table = small_frame(frame.sparkSession, columns, known)
-    joined = frame.join(
-        F.broadcast(table),
-        (F.col(ARRIVAL) == F.col("_arrival")) & (F.col(BLOCK) == F.col("_block")),
-        "left",
-    )
-    return joined.withColumn(name, F.col(ROW) + F.col("_offset")).drop("_arrival", "_block", "_offset")
+def _count(root: Path, taken: Intake) -> int:
+    return int(pq.read_metadata(root / taken.file.path).num_rows)
 
 
 def _alike(intakes: Sequence[Intake]) -> list[list[Intake]]:
-    """Files that can be read together: of one format, with one header; empty files have nothing to read."""
-    groups: dict[tuple[object, ...], list[Intake]] = {}
+    """Parquet files that can be read together: those with the same columns."""
+    groups: dict[tuple[str, ...], list[Intake]] = {}
     for taken in intakes:
-        if taken.file.size:
-            groups.setdefault((taken.format, taken.header), []).append(taken)
+        groups.setdefault(taken.header, []).append(taken)
     return list(groups.values())

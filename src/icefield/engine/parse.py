@@ -1,7 +1,8 @@
 """From lines of text to typed columns, losing nothing: what does not fit its declared type is told, with its bytes.
 
 Spark's own readers would take `1.999` as 2.00, replace bytes that are not UTF-8, and accept a permuted header. So lines
-are read as they are, cut into fields here, and each field must denote exactly one value of its type.
+are read as they are, cut into fields here, and each field must denote exactly one value of its type. Most lines never
+come here: `plain` knows the common forms, and this module is what they have to agree with.
 """
 
 from __future__ import annotations
@@ -19,32 +20,6 @@ if TYPE_CHECKING:
 
     from icefield.declare import Column, Files
 
-#: A longer line is not parsed; this much of it is kept, with its length and hash.
-LINE_LIMIT = 1 << 20
-#: Where a row came from: its file's place in the order of arrival, the block of the file, a number that grows along the
-#: block, and its bytes. These travel with a row through the author's function, as plain columns: of a struct, Spark
-#: would read the bytes of every row even where only the numbers are asked for.
-ARRIVAL, BLOCK, ROW, RAW = "_icefield_arrival", "_icefield_block", "_icefield_row", "_icefield_raw"
-IDENTITY = (ARRIVAL, BLOCK, ROW)
-ORIGIN = f"{ARRIVAL} BIGINT, {BLOCK} BIGINT, {ROW} BIGINT, {RAW} BINARY"
-#: What is wrong with a line: NULL for a good one, "" for a blank one.
-PROBLEM = "_icefield_problem"
-#: Columns of rows that were set aside: why, what becomes of them, and their line in the file.
-REASONS, FATE, LINE = "_icefield_reasons", "_icefield_fate", "_icefield_line"
-#: How the reason of a line that could not be read begins.
-MALFORMED = "malformed"
-#: The problem of a line that reads like its file's header; the first line of a file is one.
-HEADER = "header"
-#: A line without its end, and cut right where it is read: nothing else ever holds all of a very long one.
-LINE_TEXT = (
-    f"CASE WHEN octet_length(value) > {LINE_LIMIT}"
-    f" THEN CAST(substring(CAST(value AS BINARY), 1, {LINE_LIMIT}) AS STRING)"
-    " WHEN endswith(value, '\\r') THEN rtrim('\\r', value) ELSE value END"
-)
-TOO_LONG = (
-    f"CASE WHEN octet_length(value) > {LINE_LIMIT} THEN concat('malformed: the line has ', octet_length(value),"
-    " ' bytes, sha256 ', sha2(CAST(value AS BINARY), 256)) END"
-)
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
@@ -63,14 +38,13 @@ def csv_fields(lines: DataFrame, source: Files, header: Sequence[str]) -> DataFr
     }
     quoted = F.from_csv("value", schema, options)
     cells = F.array(*(F.col("_quoted")[name] for name in names))
-    short = f"octet_length(value) <= {LINE_LIMIT}"
     plain = f"instr(value, {sign}) = 0"
     # Almost every line has no quote in it, and splitting is half the price of a CSV parser. The parser in turn takes
     # quotes anywhere, so a line with some must first be one that a CSV writer would have written.
-    well_quoted = f"{short} AND NOT ({plain}) AND value RLIKE {_sql_text(_well_quoted(separator, quote))}"
+    well_quoted = f"NOT ({plain}) AND value RLIKE {_sql_text(_well_quoted(separator, quote))}"
     return (
         lines.withColumn("_quoted", F.when(F.expr(well_quoted), quoted))
-        .withColumn("_fields", F.expr(f"CASE WHEN {short} AND {plain} THEN split(value, {pattern}) END"))
+        .withColumn("_fields", F.expr(f"CASE WHEN {plain} THEN split(value, {pattern}) END"))
         .withColumn(
             "_fields", F.when(F.expr("_quoted.bad IS NULL AND _quoted IS NOT NULL"), cells).otherwise(F.col("_fields"))
         )
@@ -95,10 +69,8 @@ def csv_cells(header: Sequence[str], columns: Sequence[Column]) -> list[str]:
 def json_fields(lines: DataFrame, source: Files) -> DataFrame:
     """Adds `_json`, the fields of each line as text; numbers and nested values as JSON writes them."""
     schema = ", ".join(f"`{column.name}` STRING" for column in source.schema) + ", bad STRING"
-    short = F.when(F.expr(f"octet_length(value) <= {LINE_LIMIT}"), F.col("value"))
-    return lines.withColumn(
-        "_json", F.from_json(short, schema, {"columnNameOfCorruptRecord": "bad", "mode": "PERMISSIVE"})
-    )
+    options = {"columnNameOfCorruptRecord": "bad", "mode": "PERMISSIVE"}
+    return lines.withColumn("_json", F.from_json("value", schema, options))
 
 
 def json_cells(source: Files) -> list[str]:
@@ -131,12 +103,6 @@ def with_values(lines: DataFrame, cells: Sequence[str], columns: Sequence[Column
 def values(columns: Sequence[Column]) -> list[Expression]:
     """The values under the names of their columns."""
     return [F.col(f"_value_{n}").alias(column.name) for n, column in enumerate(columns)]
-
-
-def line_problem() -> Expression:
-    """What is wrong with a line before it is cut into fields."""
-    found = F.when(F.expr("_too_long IS NOT NULL"), F.col("_too_long"))
-    return found.when(F.expr("NOT is_valid_utf8(value)"), F.lit("malformed: the line is not UTF-8"))
 
 
 def cell_problems(found: Expression, columns: Sequence[Column]) -> Expression:

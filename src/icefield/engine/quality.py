@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from icefield.declare import Unique
-from icefield.engine import intake
-from icefield.engine.parse import ARRIVAL, FATE, HEADER, IDENTITY, LINE, PROBLEM, RAW, REASONS
+from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, MALFORMED, PROBLEM, RAW, REASONS, ROW
 from icefield.engine.repair import discard, mend
+from icefield.engine.repeats import Repeats, small
 from icefield.engine.tables import quoted, text
 from icefield.errors import RowsLost
 
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
     from icefield.graph.state import Repair
 
 SPLITTING = ("quarantine", "drop")
+_FETCHED, _IS_KNOWN, _NTH = "_icefield_fetched", "_icefield_known", "_icefield_nth"
+#: Where in a table's scratch folder the rows are that are not kept.
+BAD = "bad"
+_BETWEEN = "\x1f"
 
 
 @dataclass(slots=True)
@@ -90,18 +97,20 @@ def split(
         passing = passing.unionByName(mended.select(*(quoted(column) for column in output.columns)))
     late, remaining = [], passing
     for number, check in enumerate(unique_checks):
-        late.append(_late(check, remaining, old, scratch / f"suspects-{number}"))
-        remaining = _without(remaining, late[-1])
+        if (found := _late(check, remaining, old, scratch / f"unique-{number}")) is not None:
+            late.append(found)
+            remaining = _without(remaining, found)
     result = Split(good=passing, passing=passing)
-    frames = [*(_placed(frame, landed) for frame in late), *([] if waiting is None else [waiting])]
+    frames = [*late, *([] if waiting is None else [waiting])]
     if frames:
-        bad = discard(reduce(lambda a, b: a.unionByName(b), frames), repairs)
-        result.bad = _stored(bad, scratch / "bad")
-        _count(result, result.bad, {check.name for check in unique_checks})
+        together = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+        result.bad = _stored(discard(together, repairs), scratch / BAD)
+        _count(result, scratch / BAD, {check.name for check in unique_checks})
     if result.duplicates:
         assert result.bad is not None
         names = ", ".join(text(check.name) for check in unique_checks)
-        result.good = _without(passing, result.bad.where(f"{REASONS}[0] IN ({names})"))
+        losers = result.bad.where(f"{REASONS}[0] IN ({names})")
+        result.good = _without(passing, small(losers, result.duplicates))
     return result
 
 
@@ -112,29 +121,28 @@ def _all_hold(checks: tuple[RowCheck, ...]) -> str:
 # -- unique
 
 
-def _late(check: Unique, rows: DataFrame, old: DataFrame | None, scratch: Path) -> DataFrame:
+def _late(check: Unique, rows: DataFrame, old: DataFrame | None, scratch: Path) -> DataFrame | None:
     """The rows that came later than another with the same key; a row with a NULL in its key repeats nothing."""
     keys = [quoted(column) for column in check.columns]
-    has_key = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-    repeated = rows.where(has_key).groupBy(*keys).count().where("`count` > 1")
-    suspects = repeated.select(*keys, F.lit(False).alias("_known"))  # noqa: FBT003
-    if old is not None:
-        fresh = rows.where(has_key).select(*keys).distinct()
-        known = old.select(*keys).join(F.broadcast(fresh), list(check.columns), "left_semi").distinct()
-        both = suspects.unionByName(known.select(*keys, F.lit(True).alias("_known")))  # noqa: FBT003
-        suspects = both.groupBy(*keys).agg(F.max("_known").alias("_known"))
-    suspects.write.mode("overwrite").parquet(str(scratch))
-    stored = rows.sparkSession.read.schema(suspects.schema).parquet(str(scratch))
-    arrival = Window.partitionBy(*keys).orderBy(*IDENTITY)
-    ranked = rows.join(F.broadcast(stored), list(check.columns)).withColumn("_nth", F.row_number().over(arrival))
-    late = ranked.where("_known OR _nth > 1").select(*(quoted(column) for column in rows.columns))
-    return late.select("*", F.array(F.lit(check.name)).alias(REASONS), F.lit(check.otherwise).alias(FATE))
+    keyed = rows.where(" AND ".join(f"{key} IS NOT NULL" for key in keys))
+    repeats = Repeats(keyed, keys, scratch)
+    known, hashes = repeats.known(old) if old is not None else (None, None)
+    if not len(repeats.repeated) and (hashes is None or not len(hashes)):
+        return None
+    suspects = repeats.suspects(hashes).withColumn(_IS_KNOWN, F.lit(False))  # noqa: FBT003 - Spark's literal
+    if known is not None and hashes is not None:
+        marked = small(known.withColumn(_IS_KNOWN, F.lit(True)), len(hashes))  # noqa: FBT003
+        suspects = suspects.drop(_IS_KNOWN).join(marked, list(check.columns), "left")
+    nth = F.row_number().over(Window.partitionBy(*keys).orderBy(*IDENTITY))
+    late = suspects.withColumn(_NTH, nth).where(f"{_IS_KNOWN} OR {_NTH} > 1")
+    reasons, fate = F.array(F.lit(check.name)).alias(REASONS), F.lit(check.otherwise).alias(FATE)
+    return late.select(*(quoted(column) for column in rows.columns), reasons, fate)
 
 
 def _without(rows: DataFrame, losers: DataFrame) -> DataFrame:
     gone = losers.select(*(F.col(part).alias(f"_{part}") for part in IDENTITY))
     same = reduce(lambda a, b: a & b, (F.col(part) == F.col(f"_{part}") for part in IDENTITY))
-    return rows.join(F.broadcast(gone), same, "left_anti")
+    return rows.join(gone, same, "left_anti")
 
 
 # -- what is not kept
@@ -146,29 +154,19 @@ def _waiting(output: DataFrame, checks: tuple[RowCheck, ...], landed: Landed | N
     if checks:
         failing = output.where(f"NOT ({_all_hold(checks)})")
         frames.append(failing.select("*", F.expr(_reasons(checks)).alias(REASONS), F.expr(_fate(checks)).alias(FATE)))
-    if landed is not None:
-        frames.append(_malformed(landed, output))
+    if landed is not None and landed.problems is not None:
+        frames.append(_malformed(landed, landed.problems, output))
     if not frames:
         return None
     waiting = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
     given = [column for column in output.columns if column not in waiting.columns]
-    waiting = waiting.withColumns({column: F.lit(None).cast(output.schema[column].dataType) for column in given})
-    return _placed(waiting, landed)
+    return waiting.withColumns({column: F.lit(None).cast(output.schema[column].dataType) for column in given})
 
 
 def _stored(frame: DataFrame, place: Path) -> DataFrame:
     """The frame, evaluated once."""
     frame.write.mode("overwrite").parquet(str(place))
     return frame.sparkSession.read.schema(frame.schema).parquet(str(place))
-
-
-def _placed(bad: DataFrame, landed: Landed | None) -> DataFrame:
-    """Adds the physical line, and tells a file's own header from a line that only reads like it."""
-    if landed is None or ARRIVAL not in bad.columns:
-        return bad
-    placed = intake.with_line(bad, landed.line_offsets(), LINE).where(f"NOT ({REASONS}[0] = '{HEADER}' AND {LINE} = 1)")
-    again = F.array(F.lit("malformed: the header line again"))
-    return placed.withColumn(REASONS, F.when(F.col(REASONS)[0] == HEADER, again).otherwise(F.col(REASONS)))
 
 
 def _reasons(checks: tuple[RowCheck, ...]) -> str:
@@ -181,44 +179,50 @@ def _fate(checks: tuple[RowCheck, ...]) -> str:
     return f"CASE WHEN {held} THEN 'quarantine' ELSE 'drop' END"
 
 
-def _malformed(landed: Landed, output: DataFrame) -> DataFrame:
+def _malformed(landed: Landed, problems: DataFrame, output: DataFrame) -> DataFrame:
     """Lines that never reached the function; a line that cannot be read has no values, only its bytes."""
     known = [*IDENTITY, RAW, *(name for name in landed.provenance if name in output.columns)]
     reasons = F.array(F.col(PROBLEM)).alias(REASONS)
-    return landed.problems.select(*(quoted(name) for name in known), reasons, F.lit("quarantine").alias(FATE))
+    return problems.select(*(quoted(name) for name in known), reasons, F.lit("quarantine").alias(FATE))
 
 
-def _count(result: Split, bad: DataFrame, unique: set[str]) -> None:
+def _count(result: Split, place: Path, unique: set[str]) -> None:
     """Counts every reason and every fate, from the rows that were set aside."""
-    malformed = F.lit("malformed")  # what exactly is wrong with a line is for its row to say
-    short = F.transform(REASONS, lambda reason: F.when(reason.startswith("malformed: "), malformed).otherwise(reason))
-    grouped = bad.groupBy(short.alias("reasons"), FATE).count()
-    for row in grouped.collect():
-        if row["reasons"][0] in unique:
-            result.duplicates += row["count"]
-        if row[FATE] == "discard":  # a person's decision, not a check's: it is told in ops.repairs
-            result.dropped += row["count"]
+    stored = pq.read_table(place, columns=[REASONS, FATE])
+    joined = pa.table({"reasons": pc.binary_join(stored[REASONS].cast(pa.list_(pa.string())), _BETWEEN), "fate": stored[FATE]})
+    for row in joined.group_by(["reasons", "fate"]).aggregate([([], "count_all")]).to_pylist():
+        # What exactly is wrong with a line is for its row to say.
+        reasons = [MALFORMED if r.startswith(f"{MALFORMED}: ") else r for r in row["reasons"].split(_BETWEEN)]
+        fate, count = row["fate"], row["count_all"]
+        if reasons[0] in unique:
+            result.duplicates += count
+        if fate == "discard":  # a person's decision, not a check's: it is told in ops.repairs
+            result.dropped += count
             continue
-        for reason in row["reasons"]:
-            result.failures[reason] = result.failures.get(reason, 0) + row["count"]
-        if row[FATE] == "quarantine":
-            result.quarantined += row["count"]
+        for reason in reasons:
+            result.failures[reason] = result.failures.get(reason, 0) + count
+        if fate == "quarantine":
+            result.quarantined += count
         else:
-            result.dropped += row["count"]
+            result.dropped += count
 
 
-def quarantine_rows(split: Split, run: str, started_ms: int) -> DataFrame | None:
-    """What goes to quarantine: the row, its bytes, why, by which run, and where it came from."""
+def quarantine_rows(split: Split, fetched: DataFrame | None, run: str, started_ms: int) -> DataFrame | None:
+    """What goes to quarantine: the row, its bytes (`fetched` or at hand), why, by which run, and its origin."""
     if split.bad is None:
         return None
     waiting = split.bad.where(f"{FATE} = 'quarantine'")
     own = [column for column in waiting.columns if not column.startswith("_icefield")]
     has_origin = set(IDENTITY) <= set(waiting.columns)
+    raw = F.col(RAW) if RAW in waiting.columns else F.lit(None).cast("binary")
+    if fetched is not None:
+        waiting = waiting.join(fetched.withColumnRenamed(RAW, _FETCHED), list(IDENTITY), "left")
+        raw = F.coalesce(raw, F.col(_FETCHED))
     told = {
-        "raw": F.col(RAW) if RAW in waiting.columns else F.lit(None).cast("binary"),
+        "raw": raw,
         "reasons": F.col(REASONS),
         "run": F.lit(run),
-        "line": F.col(LINE) if LINE in waiting.columns else F.lit(None).cast("bigint"),
+        "line": F.col(ROW) if has_origin else F.lit(None).cast("bigint"),
         "arrival": F.col(ARRIVAL) if has_origin else F.lit(None).cast("bigint"),
         "quarantined_at": F.timestamp_millis(F.lit(started_ms)),
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from icefield.engine.parse import FATE, LINE, MALFORMED, REASONS
+from icefield.engine.origin import FATE, MALFORMED, REASONS, ROW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,5 +53,5 @@ def discard(bad: DataFrame, repairs: Sequence[Repair]) -> DataFrame:
 
 def _shown(frame: DataFrame) -> DataFrame:
     """Adds `reasons` and `line` under the names that quarantine shows them by."""
-    own = {"reasons": REASONS, "line": LINE}
+    own = {"reasons": REASONS, "line": ROW}
     return frame.withColumns({n: F.col(c) for n, c in own.items() if n not in frame.columns and c in frame.columns})

@@ -52,6 +52,7 @@ class _Live:
 
 
 _lock = threading.Lock()
+_importing = threading.Lock()
 _live: _Live | None = None
 
 
@@ -67,6 +68,12 @@ def start_session(*, app: str, conf: Mapping[str, str], log: Path, progress: Pro
                 _forget_session()
             _live = _start(wanted, log.absolute(), progress)
         return _live.spark
+
+
+def import_pyspark() -> None:
+    """Import PySpark, one thread at a time: its modules import one another in a circle, which two at once break."""
+    with _importing:
+        import pyspark.sql  # noqa: F401 - not at the top of the module, where it would come before the JVM
 
 
 def stop_session(*, wait: bool = False) -> None:
@@ -152,8 +159,7 @@ def _start(conf: dict[str, str], log: Path, progress: Progress | None) -> _Live:
 
 def _gateway(jvm: Jvm) -> ClientServer:
     try:
-        # Imported here, while the JVM starts beside us: at the top of the module they would come before it.
-        import pyspark.sql  # noqa: F401
+        import_pyspark()
         from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
         from py4j.java_gateway import java_import
 

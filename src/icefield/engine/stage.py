@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import functions as F
 
 from icefield.declare import Files
 from icefield.engine import intake, quality
-from icefield.engine.analyse import needs_line, visible
-from icefield.engine.landing import digest, require_unchanged, sha256, take
+from icefield.engine.analyse import visible
+from icefield.engine.landing import digest, require_unchanged, sha256
 from icefield.failpoint import failpoint
-from icefield.graph.state import LandedFile, TableState, Version
+from icefield.graph.state import TableState, Version
 from icefield.lake import metadata as meta
 
 if TYPE_CHECKING:
@@ -26,10 +26,18 @@ if TYPE_CHECKING:
     from icefield.engine.intake import Landed
     from icefield.engine.landing import Intake
     from icefield.engine.quality import Split
+    from icefield.engine.receive import Received, Receiver
     from icefield.engine.tables import Tables
     from icefield.graph import Node
-    from icefield.graph.state import Arrivals, Repair
+    from icefield.graph.state import Repair
     from icefield.plan import Step
+
+
+class Begun(Protocol):
+    """Something read in the background."""
+
+    def result(self) -> Received | None:
+        """What came of it, once it is there."""
 
 
 def quarantine_of(table: str) -> str:
@@ -62,6 +70,8 @@ class Stage:
     functions: Mapping[str, Callable[..., Any]]
     schemas: Mapping[str, StructType]
     started_ms: int
+    receiver: Receiver
+    received: Mapping[str, Begun]
     repairs: Mapping[str, Sequence[Repair]] = field(default_factory=dict)
     remake: bool = False
 
@@ -71,21 +81,22 @@ class Stage:
 
     def carry_out(self, node: Node, step: Step, state: TableState | None, inputs: Mapping[str, TableState]) -> Staged:
         """Does what the step says; nobody sees any of it before the run is published."""
-        intakes = self._intakes(node, step)
-        landed = self._land(node, intakes) if intakes is not None and step.action != "note" else None
-        consumed = {name: inputs[name].version for name in node.inputs}
+        received = self._receive(node, step)
         if step.action == "note":
-            return self._noted(node, step, state, intakes)
+            return self._noted(node, step, state, received)
+        landed = self._land(node, received) if received is not None else None
+        consumed = {name: inputs[name].version for name in node.inputs}
         output = self.functions[node.name](**self._frames(node, step, landed))
         split = self._split(node, step, state, output, landed)
         failpoint("stage.before-write", node.name)
         self._write(node, step, split)
-        touched = (node.name, *self._write_quarantine(node, step, split))
+        touched = (node.name, *self._write_quarantine(node, step, split, landed))
         failpoint("stage.written", node.name)
-        if intakes is not None:
-            require_unchanged(self.root, [taken.file for taken in intakes])
-        files = self._journal(node, step, intakes, landed)
-        read = sum(landed.rows_per_file().values()) if landed is not None else None
+        if received is not None:
+            require_unchanged(self.root, [taken.file for taken in received.intakes])
+        counts = landed.counts if landed is not None else {}
+        files = self._journal(node, step, received, counts)
+        read = sum(counts.values()) if landed is not None else None
         return self._result(node, step, state, split, consumed, files, touched, read)
 
     # -- reading
@@ -95,7 +106,7 @@ class Stage:
         for edge in node.edges:
             if edge.table is None:
                 assert landed is not None
-                frames[edge.parameter] = self._source_rows(node, landed)
+                frames[edge.parameter] = landed.rows
                 continue
             wanted = step.ranges[edge.table]
             if wanted.start is None or edge.lookup:
@@ -107,41 +118,22 @@ class Stage:
                 frames[edge.parameter] = self.tables.read_between(edge.table, wanted.start, wanted.end)
         return frames
 
-    def _source_rows(self, node: Node, landed: Landed) -> DataFrame:
-        function = self.functions[node.name]
-        if not needs_line(self.tables.spark, node, function, self.schemas):
-            return landed.rows
-        return intake.with_line(landed.rows, landed.line_offsets(), "source_line")
+    def _receive(self, node: Node, step: Step) -> Received | None:
+        """What the step takes in: read already, while Spark started, or read now."""
+        begun = self.received.get(node.name)
+        received = begun.result() if begun is not None else None
+        if received is None or received.action != step.action:
+            received = self.receiver.receive(node, step)
+        return received
 
-    def _intakes(self, node: Node, step: Step) -> list[Intake] | None:
-        """The files this step reads, each with its place in the order of arrival; a rebuild keeps the old places."""
-        source, arrivals = node.source, step.arrivals
-        if not isinstance(source, Files) or arrivals is None:
-            return None
-        before = {file.path: file for file in arrivals.taken}
-        following = max((file.order for file in arrivals.taken), default=-1) + 1
-        found = []
-        for file in self._wanted(step, arrivals):
-            known = before.get(file.path)
-            order, taken_ms = (known.order, known.taken_ms) if known else (following, self.started_ms)
-            following += known is None
-            found.append(take(self.root, file, source, arrival=order, taken_ms=taken_ms))
-        return sorted(found, key=lambda taken: taken.arrival)
-
-    @staticmethod
-    def _wanted(step: Step, arrivals: Arrivals) -> tuple[LandedFile, ...]:
-        if step.action == "note":
-            return arrivals.touched
-        return arrivals.new if step.action == "append" else arrivals.landed
-
-    def _land(self, node: Node, intakes: list[Intake]) -> Landed:
+    def _land(self, node: Node, received: Received) -> Landed:
         assert isinstance(node.source, Files)
-        landed = intake.land(self.tables.spark, self.root, node.source, intakes, self._scratch(node) / "landed")
+        landed = intake.land(self.tables.spark, self.root, node.source, received)
         failpoint("stage.landed", node.name)
         return landed
 
     def _scratch(self, node: Node) -> Path:
-        return self.tables.branch.lake.run_folder(self.run) / "scratch" / node.name
+        return self.receiver.scratch / node.name
 
     # -- splitting and writing
 
@@ -162,8 +154,12 @@ class Stage:
     def _write(self, node: Node, step: Step, split: Split) -> None:
         self._replace_or_append(node.name, visible(split.good), node, step, node.comment)
 
-    def _write_quarantine(self, node: Node, step: Step, split: Split) -> tuple[str, ...]:
-        waiting = quality.quarantine_rows(split, self.run, self.started_ms)
+    def _write_quarantine(self, node: Node, step: Step, split: Split, landed: Landed | None) -> tuple[str, ...]:
+        fetched = None
+        if landed is not None and split.bad is not None and split.quarantined:
+            scratch = self._scratch(node)
+            fetched = landed.raw_of(split.bad, scratch / quality.BAD, scratch / "raw.parquet")
+        waiting = quality.quarantine_rows(split, fetched, self.run, self.started_ms)
         name = quarantine_of(node.name)
         replaced = step.action != "append" and name in self.tables.branch.base
         if waiting is None and replaced:  # no check takes rows out any more, so nothing waits
@@ -272,21 +268,20 @@ class Stage:
             repairs=len(self.repairs.get(node.name, ())),
         )
 
-    def _noted(self, node: Node, step: Step, state: TableState | None, intakes: list[Intake] | None) -> Staged:
+    def _noted(self, node: Node, step: Step, state: TableState | None, received: Received | None) -> Staged:
         assert state is not None
         self.tables.branch.prepare(node.name)
         new = self._state(node, step, state, state.inputs, changed=False)
-        files = self._journal(node, step, intakes, None)
+        files = self._journal(node, step, received, {})
         return Staged(step=step, state=new, changed=False, files=files, tables=(node.name,))
 
     def _journal(
-        self, node: Node, step: Step, intakes: list[Intake] | None, landed: Landed | None
+        self, node: Node, step: Step, received: Received | None, counts: Mapping[int, int]
     ) -> list[Mapping[str, Any]]:
         """What `ops.files` is to remember: files that are new, and old ones that look different now."""
-        if intakes is None or step.arrivals is None:
+        if received is None or step.arrivals is None:
             return []
         before = {file.path: file for file in step.arrivals.taken}
-        per_file = landed.rows_per_file() if landed is not None else {}
         sequence = max((file.sequence for file in step.arrivals.taken), default=0) + 1
         return [
             {
@@ -297,12 +292,12 @@ class Stage:
                 "size": taken.file.size,
                 "modified_ns": taken.file.modified_ns,
                 "sha256": sha256(self.root / taken.file.path),
-                "rows": per_file.get(taken.arrival, 0),
+                "rows": counts.get(taken.arrival, 0),
                 "taken_ms": taken.taken_ms,
                 "arrival": taken.arrival,
                 "sequence": sequence,
             }
-            for taken in intakes
+            for taken in received.intakes
             if not _is_as_before(taken, before)
         ]
 

@@ -17,7 +17,7 @@ from icefield.lake.catalog import Move
 from icefield.lake.embedded import now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from icefield.lake.embedded import EmbeddedLake
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _OPS_TRIES = 100
 
 
-def new_branch_name() -> str:
+def new_branch_name(kind: str = "run_") -> str:
     """A name for a branch that is also a catalog name to Spark."""
-    return f"run_{secrets.token_hex(4)}"
+    return f"{kind}{secrets.token_hex(4)}"
 
 
 class BranchNames:
@@ -103,15 +103,16 @@ class Branch:
         else:
             self.lake.catalog.unpoint(self.name, table)
 
-    def publish(self, tables: Mapping[str, dict[str, str]], journal: Journal) -> int:
+    def publish(self, tables: Mapping[str, dict[str, str]], journal: Journal, deaths: Collection[str] = ()) -> int:
         """Makes the given tables (with the properties they are to carry) and the journal visible, all at once.
 
         Returns the one timestamp that all of them got. A lost race on `ops.*` alone repeats only that append.
+        `deaths` are the runs that the journal tells to have died.
         """
         for _ in range(_OPS_TRIES):
             journal.append(self)
             try:
-                return self._publish({**tables, **{name: {} for name in journal.tables}})
+                return self._publish({**tables, **{name: {} for name in journal.tables}}, deaths)
             except Overtaken as overtaken:
                 if not set(overtaken.tables) <= set(journal.tables):
                     raise
@@ -126,13 +127,13 @@ class Branch:
             self.lake.reclaim(self.run)  # cleared by someone else, who could not know what was written since
         self._release()
 
-    def _publish(self, tables: Mapping[str, dict[str, str]]) -> int:
+    def _publish(self, tables: Mapping[str, dict[str, str]], deaths: Collection[str]) -> int:
         staged = self.lake.catalog.pointers(self.name)
         timestamp = self._timestamp(tables)
         moves = {table: self._finish(table, staged[table], timestamp, tables[table]) for table in tables}
         failpoint("publish.metadata-written")
         try:
-            self.lake.catalog.publish(self.name, self.run, moves)
+            self.lake.catalog.publish(self.name, self.run, moves, deaths)
         except (Overtaken, RunCleared):
             for move in moves.values():  # known to be rolled back: nothing can name these files
                 meta.local_path(move.staged).unlink(missing_ok=True)

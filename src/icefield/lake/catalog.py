@@ -15,12 +15,13 @@ from icefield.errors import CatalogBusy, LakeError, Overtaken, RunCleared
 from icefield.failpoint import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
 LAKE = "lake"
 BUSY_SECONDS = 30
 _MARK = ("icefield", "run")
+_DEATH = "died:"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS iceberg_tables (
@@ -146,21 +147,36 @@ class Catalog:
             )
             return dict(rows.fetchall())
 
-    def drop_branch(self, branch: str) -> bool:
-        """Forgets a branch, so that its run can no longer publish; False if there is none (any more)."""
+    def drop_branch(self, branch: str, death: tuple[str, int] | None = None) -> bool:
+        """Forgets a branch, so that its run can no longer publish; False if there is none (any more).
+
+        `death` is the run and its start, where it is to be recorded as died; it waits here until that is done.
+        """
         assert branch != LAKE
         with self._transaction() as db:
-            return _delete_rows(db, branch) > 0
+            found = _delete_rows(db, branch) > 0
+            if found and death is not None:
+                run, started_ms = death
+                db.execute("INSERT OR IGNORE INTO icefield_lake VALUES (?, ?)", (_DEATH + run, str(started_ms)))
+            return found
 
-    def publish(self, branch: str, run: str, moves: Mapping[str, Move]) -> None:
+    def deaths(self) -> dict[str, int]:
+        """Runs that died and are not recorded in `ops.runs` yet, with their starts."""
+        with self._connect() as db:
+            rows = db.execute("SELECT key, value FROM icefield_lake WHERE key LIKE ? || '%'", (_DEATH,))
+            return {key.removeprefix(_DEATH): int(value) for key, value in rows.fetchall()}
+
+    def publish(self, branch: str, run: str, moves: Mapping[str, Move], deaths: Collection[str] = ()) -> None:
         """Moves all pointers in one transaction, or none; the branch is gone afterwards.
 
-        Raises Overtaken when a table was moved by someone else since the branch was opened, and RunCleared
-        when the branch itself was cleared away.
+        `deaths` are the runs whose end these moves record. Raises Overtaken when a table was moved by someone else
+        since the branch was opened, or a death was recorded by someone else, and RunCleared when the branch itself
+        was cleared away.
         """
         with self._transaction() as db:
             _require_mark(db, branch, run)
             lost = [move.table for move in moves.values() if not _move(db, move)]
+            lost += [f"the record of {dead}" for dead in deaths if not _forget_death(db, dead)]
             if lost:
                 raise Overtaken(lost)
             db.execute(
@@ -249,6 +265,10 @@ def _move(db: sqlite3.Connection, move: Move) -> bool:
             (move.staged, move.base, LAKE, namespace, name, move.base),
         )
     return done.rowcount == 1
+
+
+def _forget_death(db: sqlite3.Connection, run: str) -> bool:
+    return db.execute("DELETE FROM icefield_lake WHERE key = ?", (_DEATH + run,)).rowcount == 1
 
 
 def _delete_rows(db: sqlite3.Connection, catalog: str) -> int:

@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +21,8 @@ if TYPE_CHECKING:
     from icefield.graph.state import TableState
 
 KEEP_FAILED_SECONDS = 24 * 3600
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadRun:
-    """A run whose process is gone; its branch and files were cleared."""
-
-    run: str
-    started_ms: int
+#: How the name of a branch begins that only adds to `ops.*`: it is no run.
+RECORDER = "record_"
 
 
 class EmbeddedLake:
@@ -117,23 +110,28 @@ class EmbeddedLake:
             os.close(handle)
         return False
 
-    def clear_dead(self) -> list[DeadRun]:
-        """Clears every run whose process is gone, except a failed one that is kept for a look."""
-        dead = []
+    def clear_dead(self) -> list[str]:
+        """Clears every run whose process is gone, except a failed one that is kept for a look; says whom it found."""
+        dead: list[str] = []
         for branch, run in self.catalog.branches().items() if self.exists else ():
             if self.alive(branch) or self._kept(run):
                 continue
-            started_ms, failed = self._told(branch).get("started_ms", now_ms()), self._failed_mark(run).exists()
-            if self.clear(branch, run) and not failed:
-                dead.append(DeadRun(run=run, started_ms=started_ms))
+            told = not self._failed_mark(run).exists() and not branch.startswith(RECORDER)
+            if self.clear(branch, run, died=told) and told:
+                dead.append(run)
         self._sweep_scratch()
         self._sweep_locks()
         return dead
 
-    def clear(self, branch: str, run: str) -> bool:
+    def deaths(self) -> dict[str, int]:
+        """Cleared runs that `ops.runs` does not tell of yet, with their starts."""
+        return self.catalog.deaths() if self.exists else {}
+
+    def clear(self, branch: str, run: str, *, died: bool = False) -> bool:
         """Takes a run's branch away and deletes its files; False if it was gone (published, say) already."""
         tables = self.pointers(branch)
-        if not self.catalog.drop_branch(branch):
+        death = (run, self._told(branch).get("started_ms", now_ms())) if died else None
+        if not self.catalog.drop_branch(branch, death):
             return False
         self._lock_file(branch).unlink(missing_ok=True)
         self.reclaim(run, tables)

@@ -10,12 +10,11 @@ from icefield.lake.embedded import now_ms
 from icefield.lake.ops import Journal, at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from icefield.engine.audit import CheckResult
     from icefield.engine.stage import Staged
     from icefield.graph.state import Repair
-    from icefield.lake.embedded import DeadRun
     from icefield.run.events import TableOutcome
 
 
@@ -60,9 +59,9 @@ def of_failure(
     return Journal(runs=[row], table_runs=tables, checks=[_check_row(run, result) for result in checks])
 
 
-def died(project: str, dead: Iterable[DeadRun]) -> Journal:
-    """The rows of runs whose process was found gone."""
-    rows = [_run_row(one.run, project, "", one.started_ms, "died") for one in dead]
+def of_deaths(project: str, deaths: Mapping[str, int]) -> Journal:
+    """The rows of runs whose process was found gone, by their starts."""
+    rows = [_run_row(run, project, "", started_ms, "died") for run, started_ms in deaths.items()]
     return Journal(runs=[{**row, "error": "its process ended without a word"} for row in rows])
 
 

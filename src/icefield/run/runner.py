@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from icefield.errors import CheckFailed, DiskFull, IcefieldError, Interrupted, Overtaken, TableFailed
+from icefield.errors import CheckFailed, DiskFull, IcefieldError, Interrupted, Overtaken, RunCleared, TableFailed
 from icefield.failpoint import FailpointError, failpoint
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, BranchNames, new_branch_name
-from icefield.lake.embedded import EmbeddedLake, new_run_id, now_ms
+from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
 from icefield.lake.scan import repairs
 from icefield.plan import Plan, Step, Wishes, decide
 from icefield.run import journal
@@ -21,12 +25,14 @@ from icefield.run.planning import plan_project, selected
 from icefield.run.schedule import Later, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from concurrent.futures import Future
 
     from icefield.engine.audit import CheckResult
+    from icefield.engine.receive import Received, Receiver
     from icefield.engine.stage import Stage, Staged
     from icefield.graph.state import Repair, TableState
+    from icefield.lake.ops import Journal
     from icefield.project import Project
     from icefield.run.events import Listener, Phase, Status
 
@@ -94,8 +100,10 @@ class _Run:
         begun = time.monotonic()
         with self._phase("plan"):
             self.lake.require_in_place()
-            if dead := self.lake.clear_dead():
-                _record(self.lake, journal.died(self.project.name, dead))
+            self.lake.clear_dead()
+            if deaths := self.lake.deaths():
+                with suppress(Overtaken):  # by another process that recorded them
+                    _record(self.lake, journal.of_deaths(self.project.name, deaths), deaths)
             pointers = self.lake.pointers()
             self.states = self.lake.states(pointers)
             selection = selected(self.project, self.order.select, self.order.exclude)
@@ -122,28 +130,44 @@ class _Run:
         return self._result(plan, "failed" if failed else "published", begun, published_ms)
 
     def _work(self, branch: Branch, plan: Plan) -> int | None:
-        with self._phase("start"):
-            stage = self._start(branch)
-        with self._phase("stage", plan):
-            self._stage(stage, plan)
+        with ThreadPoolExecutor(_cores(), thread_name_prefix="reader") as readers:
+            try:
+                with self._phase("start"):
+                    stage = self._start(branch, plan, readers)
+                with self._phase("stage", plan):
+                    self._stage(stage, plan)
+            finally:
+                readers.shutdown(cancel_futures=True)
         with self._phase("audit"):
             self._audit(stage)
         with self._phase("publish"):
             return self._publish(branch)
 
-    # -- start: Spark, the author's functions and PyIceberg come up side by side
+    # -- start: Spark, the author's functions and PyIceberg come up side by side, and files are read meanwhile
 
-    def _start(self, branch: Branch) -> Stage:
-        from icefield.engine.analyse import derive_schemas, require_repair  # noqa: PLC0415 - pyspark is imported by real runs only
-        from icefield.engine.session import add_catalog, start_session  # noqa: PLC0415
-        from icefield.engine.stage import Stage  # noqa: PLC0415
-        from icefield.engine.tables import Tables  # noqa: PLC0415
-        from icefield.project import load_functions  # noqa: PLC0415
+    def _start(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor) -> Stage:
+        from icefield.engine.session import add_catalog, import_pyspark, start_session  # noqa: PLC0415 - real runs only
 
         folder = self.lake.run_folder(self.run)
         folder.mkdir(parents=True, exist_ok=True)
         name, conf = f"icefield {self.project.name}", self.project.profile.spark
         session = Later(lambda: start_session(app=name, conf=conf, log=folder / "spark.log"))
+
+        # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.
+        from icefield.engine.receive import Receiver  # noqa: PLC0415
+
+        zone = conf.get("spark.sql.session.timeZone", "UTC")
+        receiver = Receiver(
+            root=self.project.root, started_ms=self.started_ms, zone=zone, scratch=folder / "scratch", pool=readers
+        )
+        received = self._begin_reading(receiver, plan)
+        import_pyspark()
+
+        from icefield.engine.analyse import derive_schemas, require_repair  # noqa: PLC0415
+        from icefield.engine.stage import Stage  # noqa: PLC0415
+        from icefield.engine.tables import Tables  # noqa: PLC0415
+        from icefield.project import load_functions  # noqa: PLC0415
+
         Later(lambda: importlib.import_module("pyiceberg.catalog.sql"))
         functions = load_functions(self.project)
         spark = session.result()
@@ -158,9 +182,16 @@ class _Run:
             functions=functions,
             schemas=schemas,
             started_ms=self.started_ms,
+            receiver=receiver,
+            received=received,
             repairs=self._repairs(),
             remake=self.order.full_refresh,
         )
+
+    def _begin_reading(self, receiver: Receiver, plan: Plan) -> dict[str, Later[Received | None]]:
+        graph = self.project.graph
+        known = [step for step in plan.work if step.known and graph[step.table].source is not None]
+        return {step.table: Later(partial(receiver.receive, graph[step.table], step)) for step in known}
 
     def _repairs(self) -> dict[str, tuple[Repair, ...]]:
         """What was decided about quarantines before, and what this run adds."""
@@ -330,7 +361,8 @@ class _Run:
                 self.outcomes[name] = replace(outcome, status="abandoned")
         told = str(error)
         try:
-            self._record_failure(told)
+            if not isinstance(error, RunCleared):  # whoever cleared it noted its end
+                self._record_failure(told)
         except Exception as unrecorded:  # why it failed matters more than why that could not be recorded
             told = f"{told}\n  and this could not be recorded: {unrecorded}"
         if interrupted:
@@ -388,11 +420,15 @@ class _Phase:
         self.run.phases[self.name] = time.monotonic() - self.begun
 
 
-def _record(lake: EmbeddedLake, rows: Any) -> None:
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _record(lake: EmbeddedLake, rows: Journal, deaths: Collection[str] = ()) -> None:
     """Adds rows to `ops.*` by a commit of its own."""
-    branch = Branch(lake, new_branch_name(), new_run_id())
+    branch = Branch(lake, new_branch_name(RECORDER), new_run_id())
     try:
-        branch.publish({}, rows)
+        branch.publish({}, rows, deaths)
     except BaseException:
         branch.abandon()
         raise

@@ -1,0 +1,15 @@
+"""The columns by which icefield knows where a row came from and what is wrong with it; authors never see them."""
+
+from __future__ import annotations
+
+#: Where a row came from: its file's place in the order of arrival, and its line there (of a Parquet file: its row),
+#: from 1. These travel with a row through the author's function.
+ARRIVAL, ROW = "_icefield_arrival", "_icefield_row"
+IDENTITY = (ARRIVAL, ROW)
+ORIGIN = f"{ARRIVAL} BIGINT, {ROW} BIGINT"
+#: A line's bytes, and what is wrong with it: NULL for a good one.
+RAW, PROBLEM = "_icefield_raw", "_icefield_problem"
+#: Columns of rows that were set aside: why, and what becomes of them.
+REASONS, FATE = "_icefield_reasons", "_icefield_fate"
+#: How the reason of a line that could not be read begins.
+MALFORMED = "malformed"

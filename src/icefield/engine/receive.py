@@ -1,0 +1,74 @@
+"""What a step takes in: its files, each with its place in the order of arrival, read while Spark still starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from icefield.declare import Files
+from icefield.engine.landing import take
+from icefield.engine.reading import read_lines
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
+
+    from icefield.engine.landing import Intake
+    from icefield.engine.reading import Reading
+    from icefield.graph import Node
+    from icefield.graph.state import Arrivals, LandedFile
+    from icefield.plan import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """Files and what was read from them; a step that only notes files reads nothing."""
+
+    action: str
+    intakes: list[Intake]
+    reading: Reading | None = None
+
+    def of_lines(self) -> list[Intake]:
+        """The files that are lines of text."""
+        return [taken for taken in self.intakes if taken.format != "parquet"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiver:
+    """Reads files for the steps of one run."""
+
+    root: Path
+    started_ms: int
+    zone: str
+    scratch: Path
+    pool: ThreadPoolExecutor
+
+    def receive(self, node: Node, step: Step) -> Received | None:
+        """Reads the files of a step; None if its table takes in no files."""
+        source, arrivals = node.source, step.arrivals
+        if not isinstance(source, Files) or arrivals is None:
+            return None
+        received = Received(action=step.action, intakes=self._intakes(source, step, arrivals))
+        if step.action == "note":
+            return received
+        folder = self.scratch / node.name / "landed"
+        reading = read_lines(self.root, source, received.of_lines(), folder, self.pool, zone=self.zone)
+        return Received(action=step.action, intakes=received.intakes, reading=reading)
+
+    def _intakes(self, source: Files, step: Step, arrivals: Arrivals) -> list[Intake]:
+        """The files that a step reads; a rebuild keeps the places they had."""
+        before = {file.path: file for file in arrivals.taken}
+        following = max((file.order for file in arrivals.taken), default=-1) + 1
+        found = []
+        for file in _wanted(step, arrivals):
+            known = before.get(file.path)
+            order, taken_ms = (known.order, known.taken_ms) if known else (following, self.started_ms)
+            following += known is None
+            found.append(take(self.root, file, source, arrival=order, taken_ms=taken_ms))
+        return sorted(found, key=lambda taken: taken.arrival)
+
+
+def _wanted(step: Step, arrivals: Arrivals) -> tuple[LandedFile, ...]:
+    if step.action == "note":
+        return arrivals.touched
+    return arrivals.new if step.action == "append" else arrivals.landed
