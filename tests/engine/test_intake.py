@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from icefield.declare import files
-from icefield.engine import stage
+from icefield.engine import lines as numbered
+from icefield.engine import reading, sorting, stage
 from icefield.engine.landing import read_header
 from icefield.errors import FileChanged, IcefieldError, LandingMissing, WrongHeader
 from icefield.graph.state import LandedFile
@@ -38,7 +41,7 @@ def orders(rows):
 """
 ODD_NAMES = [
     "with space.csv", "100%.csv", "a%20b.csv", "a+b.csv", "é.csv", "日本.csv", "[1].csv", "{2}.csv", "a,b.csv",
-    "a'b.csv",
+    "a'b.csv", "a:b.csv",
     "a#b.csv", "a&b=c.csv", "a;b.csv", "tilde~.csv", "caret^.csv", "back\\slash.csv", "(c).csv", "q?.csv",
 ]  # fmt: skip
 
@@ -113,7 +116,11 @@ LANDED: dict[str, bytes] = {
 @pytest.fixture(scope="module")
 def taken(tmp_path_factory: pytest.TempPathFactory) -> Taken:
     """All these files, taken in by one run."""
-    project = tiny(tmp_path_factory.mktemp("odd") / "p", TABLES)
+    return take_all(tmp_path_factory.mktemp("odd") / "p")
+
+
+def take_all(root: Path) -> Taken:
+    project = tiny(root, TABLES)
     for name, content in LANDED.items():
         project.land(name, content)
     for number, name in enumerate(ODD_NAMES):
@@ -121,6 +128,13 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Taken:
     result = project.run()
     assert result.status == "published", result.error
     return look(project)
+
+
+def test_what_is_decided_at_once_is_what_spark_would_decide(
+    taken: Taken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorting, "is_plain", lambda kind: False)
+    assert take_all(tmp_path) == taken
 
 
 def reasons(taken: Taken, name: str) -> dict[int, str]:
@@ -227,10 +241,11 @@ def test_no_line_is_lost_whatever_it_is(taken: Taken) -> None:
 
 
 def test_a_name_that_spark_cannot_read_is_refused_by_name(tmp_path: Path) -> None:
-    project = tiny(tmp_path, TABLES)
-    project.land("a:b.csv", lines(row(1)))
+    project = tiny(tmp_path, TABLES.replace("*.csv", "*"))
+    pq.write_table(pa.table({"id": [1], "name": ["x"], "amount": ["1.00"], "at": [AT]}), tmp_path / "a:b.parquet")
+    project.land("a:b.parquet", (tmp_path / "a:b.parquet").read_bytes())
     told = refused(project)
-    assert "a:b.csv" in told
+    assert "a:b.parquet" in told
     assert told.startswith("ICE-4"), told
 
 
@@ -243,8 +258,10 @@ def test_a_function_that_hands_its_rows_through_keeps_file_line_and_time(tmp_pat
     ]  # fmt: skip
 
 
-def test_line_numbers_are_exact_in_a_file_of_many_blocks(tmp_path: Path) -> None:
-    project = tiny(tmp_path, TABLES, spark={"spark.sql.files.maxPartitionBytes": "8192"})
+def test_line_numbers_are_exact_in_a_file_of_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_BIN_BYTES", 8192)
+    monkeypatch.setattr(numbered, "CHUNK", 1000)
+    project = tiny(tmp_path, TABLES)
     content, expected, broken = [HEADER], {}, []
     for line in range(2, 3002):
         if line % 97 == 0:

@@ -102,18 +102,18 @@ def arrivals(root: Path, source: Files, known: FilesTaken | None, taken: Callabl
 
 def take(root: Path, file: LandedFile, source: Files, *, arrival: int, taken_ms: int) -> Intake:
     """Looks into a file's head: its format, and its columns where it names them itself."""
-    if ":" in file.path:
-        raise FileUnreadable(
-            f"{file.path} has a colon in its name, which Spark takes for the end of a URL's scheme",
-            where=file.path,
-            remedy="give the file a name without a colon, or take it out of the landing folder",
-        )
     kind = source.format or _format(file, source)
     header: tuple[str, ...] = ()
     line = ""
     if kind == "csv":
         header, line = read_header(root, file, source)
     elif kind == "parquet" and file.size:
+        if ":" in file.path:
+            raise FileUnreadable(
+                f"{file.path} has a colon in its name, which Spark takes for the end of a URL's scheme",
+                where=file.path,
+                remedy="give the file a name without a colon, or take it out of the landing folder",
+            )
         header = _match_header(file, _parquet_columns(root / file.path), source)
     return Intake(file=file, arrival=arrival, taken_ms=taken_ms, format=kind, header=header, header_line=line)
 

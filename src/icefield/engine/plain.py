@@ -24,7 +24,8 @@ _DAY = (
     "|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
 )
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
-_NO_DIGIT, _NOTHING = re.compile(r"[^0-9]+"), re.compile(r"(?!)")
+# Java takes digits of any script for a number.
+_NO_DIGIT, _NOTHING = re.compile(r"\D+"), re.compile(r"(?!)")
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 #: So few that deciding them one by one costs nothing.
 _FEW = 10_000
@@ -76,7 +77,7 @@ def form_of(kind: str) -> Form | None:
     more = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
     # Digits behind the declared ones that are not all 0 would be lost.
     lossy = rf"{whole}\.[0-9]{{{scale}}}(?=[0-9]*[1-9])[0-9]{{1,{38 - precision}}}" if precision < 38 else "(?!)"
-    return Form(type=pa.decimal128(precision, scale), plain=f"^{whole}{more}$", never=re.compile(rf"[^0-9]+|{lossy}"))
+    return Form(type=pa.decimal128(precision, scale), plain=f"^{whole}{more}$", never=re.compile(rf"\D+|{lossy}"))
 
 
 def is_plain(kind: str) -> bool:
