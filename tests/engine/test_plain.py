@@ -14,7 +14,7 @@ from icefield.engine import formats
 from icefield.engine.origin import ARRIVAL, PROBLEM, ROW
 from icefield.engine.plain import form_of, is_plain, values_of
 from icefield.engine.reading import Undecided
-from icefield.testing import spark  # noqa: F401 - a fixture
+from icefield.engine.session import start_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,11 @@ TEXTS = (
     "2026-08-01 1:02:03", "2026-08-01  10:00:00", "2026-08-01t10:00:00", "10:00:00", "now", "today", "tomorrow",
     "yesterday", "epoch", "1700-01-01 00:00:00", "2100-01-01 00:00:00", "2026-02-29 10:00:00", "2026-08-01 10:00:00.",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    return start_session(app="tests", conf={}, log=tmp_path_factory.mktemp("plain") / "spark.log")
 
 
 def texts() -> list[str]:
@@ -87,9 +92,9 @@ def as_numbers(column: pa.Array) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_decided_here_parse_decides_the_same(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_what_is_decided_here_parse_decides_the_same(session: SparkSession, tmp_path: Path, kind: str) -> None:
     cells = texts()
-    expected = decided_by_parse(spark, tmp_path, kind, cells)
+    expected = decided_by_parse(session, tmp_path, kind, cells)
     if not is_plain(kind):
         assert kind == "DECIMAL(3,3)"
         return
@@ -110,9 +115,9 @@ def test_what_is_decided_here_parse_decides_the_same(spark: SparkSession, tmp_pa
     assert seen > 3, "this test looks at something"
 
 
-def test_times_in_a_column_with_nothing_else_are_read_as_parse_reads_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_times_with_nothing_else_in_their_column(session: SparkSession, tmp_path: Path) -> None:
     cells = ["2026-02-28 23:59:59.9", "2028-02-29 00:00:00", "1999-12-31T23:59:59.000001"]
-    expected = decided_by_parse(spark, tmp_path, "TIMESTAMP", cells)
+    expected = decided_by_parse(session, tmp_path, "TIMESTAMP", cells)
     found = values_of(pa.array(cells), "TIMESTAMP")
     assert not len(found.unsure)
     assert [(value, None) for value in as_numbers(found.column)] == expected

@@ -106,7 +106,8 @@ def test_an_interrupted_run_ends_within_seconds_and_leaves_the_lake_as_it_was(tm
     project = tiny(tmp_path, source)
     project.land("a.csv", [order(1)])
     process = project.spawn()
-    until(lambda: list(project.lake.runs.glob("*/scratch/bronze.orders/landed/rows/*.parquet")), what="the stage has begun")
+    read = "*/scratch/bronze.orders/landed/rows/*.parquet"
+    until(lambda: list(project.lake.runs.glob(read)), what="the file has been read")
     begun = time.monotonic()
     process.signal(signal.SIGINT)
     ended = process.end()

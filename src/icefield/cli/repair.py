@@ -73,7 +73,8 @@ def discard(
 
 def _run(opened: Project, name: str, repairs: tuple[Repair, ...], project: Path, *, as_json: bool) -> int:
     with showing() as listener:
-        result = run_project(opened, Order(select=f"{name}+", replay=(name,), repairs=repairs), listener)
+        order = Order(select=f"{name}+", replay=(name,), repairs=repairs, once=True)
+        result = run_project(opened, order, listener)
     if as_json:
         output.json(report.as_data(result, opened))
     else:

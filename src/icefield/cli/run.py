@@ -40,6 +40,7 @@ def run(
         full_refresh=full_refresh,
         keep_going=keep_going,
         accept=accepted(opened, accept),
+        once=True,
     )
     with showing() as listener:
         result = run_project(opened, order, listener)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from icefield.engine import formats
 from icefield.engine.frames import empty_frame
-from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, PROBLEM, RAW, ROW
+from icefield.engine.lineage import hands_through
+from icefield.engine.origin import ARRIVAL, IDENTITY, PROBLEM, RAW, ROW
 from icefield.engine.reading import write_raw
 from icefield.engine.tables import quoted
 
@@ -21,14 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
     from icefield.declare import Files
     from icefield.engine.landing import Intake
+    from icefield.engine.reading import Reading
     from icefield.engine.receive import Received
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: what is counted once is kept
 class Landed:
     """Lines taken in: `rows` are what the author's function is handed, `problems` the malformed lines, if any."""
 
@@ -38,16 +42,28 @@ class Landed:
     provenance: tuple[str, ...]
     root: Path
     received: Received
+    reading: Reading
     exact: DataFrame | None = None
 
-    def raw_of(self, bad: DataFrame, place: Path, scratch: Path) -> DataFrame | None:
-        """The bytes of rows that were set aside, as a frame by file and line; `place` is where those rows are stored."""
-        if not set(IDENTITY) <= set(bad.columns):  # the function let go of its rows' origin
+    @cached_property
+    def malformed(self) -> int:
+        """How many lines are malformed."""
+        files = (self.reading.folder / "problems").glob("*.parquet")
+        count = sum(pq.read_metadata(file).num_rows for file in files)
+        if self.exact is not None:
+            told = pq.read_table(self.reading.folder / "exact", columns=[PROBLEM])[PROBLEM]
+            count += len(told) - told.null_count
+        return int(count)
+
+    def repeated(self, columns: Sequence[str], output: DataFrame) -> NDArray[np.int64] | None:
+        """The keys that more than one line has, where reading saw all of them; None where `output` changed them."""
+        if len(columns) != 1 or columns[0] not in self.reading.repeated or self.exact is not None:
             return None
-        wanted = pq.read_table(place, columns=[name for name in (*IDENTITY, RAW, FATE) if name in bad.columns])
-        wanted = wanted.filter(pc.and_(pc.equal(wanted[FATE], "quarantine"), pc.is_valid(wanted[ROW])))
-        if RAW in bad.columns:
-            wanted = wanted.filter(pc.is_null(wanted[RAW]))
+        return self.reading.repeated[columns[0]] if hands_through(self.rows, output, columns[0]) else None
+
+    def raw_of(self, wanted: pa.Table, scratch: Path) -> DataFrame | None:
+        """The bytes of rows, wanted by file and line, as a frame with these."""
+        wanted = wanted.filter(pc.is_valid(wanted[ROW]))
         if not wanted.num_rows:
             return None
         spark, columns = self.rows.sparkSession, [*IDENTITY, RAW]
@@ -94,6 +110,7 @@ def land(spark: SparkSession, root: Path, source: Files, received: Received) -> 
         provenance=(*source.parts, "source_file", "source_line", "ingested_at"),
         root=root,
         received=received,
+        reading=reading,
         exact=exact,
     )
 

@@ -28,6 +28,7 @@ from icefield.errors import SessionError
 START_SECONDS = 120
 POLL_SECONDS = 0.005
 INITIAL_HEAP = "1g"
+ONLY_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 # org.apache.spark.launcher.JavaModuleOptions of Spark 4.1
@@ -120,7 +121,15 @@ def class_path(jars: Sequence[Path], conf: Mapping[str, str]) -> list[Path]:
     return [*jars, *extra, *sorted((spark_folder() / "jars").glob("*.jar"))]
 
 
-def start_jvm(*, java: Java, classes: Sequence[Path], conf: Mapping[str, str], log: Path, archive: ArchiveUse) -> Jvm:
+def start_jvm(
+    *,
+    java: Java,
+    classes: Sequence[Path],
+    conf: Mapping[str, str],
+    log: Path,
+    archive: ArchiveUse,
+    brief: bool = False,
+) -> Jvm:
     """Start the JVM and return at once; its output goes to the log file, never to the terminal."""
     scratch = Path(tempfile.mkdtemp(prefix="icefield-"))
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -128,6 +137,7 @@ def start_jvm(*, java: Java, classes: Sequence[Path], conf: Mapping[str, str], l
         str(java.executable),
         "-cp",
         os.pathsep.join(str(path) for path in classes),
+        *([ONLY_QUICK_COMPILER] if brief else []),
         *_flags(java, conf, log),
         *archive.flags,
         *_main(conf, scratch),

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from icefield.declare import Unique
 from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, MALFORMED, PROBLEM, RAW, REASONS, ROW
 from icefield.engine.repair import discard, mend
-from icefield.engine.repeats import Repeats, small
+from icefield.engine.repeats import Keys, flagged, hashes_of, late, small
 from icefield.engine.tables import quoted, text
 from icefield.errors import RowsLost
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from icefield.declare import Check, RowCheck
@@ -35,19 +36,22 @@ if TYPE_CHECKING:
     from icefield.graph.state import Repair
 
 SPLITTING = ("quarantine", "drop")
-_FETCHED, _IS_KNOWN, _NTH = "_icefield_fetched", "_icefield_known", "_icefield_nth"
-#: Where in a table's scratch folder the rows are that are not kept.
-BAD = "bad"
+_FAILED, _FETCHED = "_icefield_failed", "_icefield_fetched"
+_MARKS = (_FAILED, REASONS, FATE)
 _BETWEEN = "\x1f"
 
 
 @dataclass(slots=True)
 class Split:
-    """Rows of one refresh, split; `bad` is materialised and holds reasons and fate of what is not kept."""
+    """Rows of one refresh, split; `bad` are the ones that are not kept, with their reasons and fate.
+
+    `unfetched` tells file and line of those whose bytes are not at hand.
+    """
 
     good: DataFrame
     bad: DataFrame | None = None
     passing: DataFrame | None = None
+    unfetched: pa.Table | None = None
     duplicates: int = 0
     failures: dict[str, int] = field(default_factory=dict)
     quarantined: int = 0
@@ -89,28 +93,29 @@ def split(
 ) -> Split:
     """Splits the rows that a table's function gave; `old` are the rows already in the table."""
     row_checks, unique_checks = splitting(node)
-    passing = output.where(_all_hold(row_checks)) if row_checks else output
-    waiting = _waiting(output, row_checks, landed)
-    if waiting is not None and any(repair.kind == "replay" for repair in repairs):
-        stored = _stored(waiting, scratch / "waiting")
-        mended, waiting = mend(stored, repairs, _all_hold(row_checks))
-        passing = passing.unionByName(mended.select(*(quoted(column) for column in output.columns)))
-    late, remaining = [], passing
-    for number, check in enumerate(unique_checks):
-        if (found := _late(check, remaining, old, scratch / f"unique-{number}")) is not None:
-            late.append(found)
-            remaining = _without(remaining, found)
+    marked = _marked(output, row_checks)
+    replayed = any(repair.kind == "replay" for repair in repairs)
+    if replayed:
+        marked = _mended(marked, repairs, _all_hold(row_checks), scratch / "waiting")
+    passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS)
     result = Split(good=passing, passing=passing)
-    frames = [*late, *([] if waiting is None else [waiting])]
+    told = [] if landed is None else [(f"{MALFORMED}", "quarantine", landed.malformed)]
+    frames = [] if landed is None or landed.problems is None else [_malformed(landed, landed.problems, output)]
+    if row_checks or unique_checks:
+        untouched = None if replayed or landed is None else landed
+        late = [_Late(check, passing, untouched, old, scratch / f"unique-{n}") for n, check in enumerate(unique_checks)]
+        picked = _Picked(marked, late, scratch / "picked")
+        frames += [picked.failing, *(one.frame for one in picked.late)]
+        told += picked.told
+        result.unfetched = picked.origins
+        result.good = reduce(lambda rows, one: one.taken_out_of(rows), picked.late, passing)
+        result.duplicates = sum(one.count for one in picked.late)
     if frames:
-        together = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
-        result.bad = _stored(discard(together, repairs), scratch / BAD)
-        _count(result, scratch / BAD, {check.name for check in unique_checks})
-    if result.duplicates:
-        assert result.bad is not None
-        names = ", ".join(text(check.name) for check in unique_checks)
-        losers = result.bad.where(f"{REASONS}[0] IN ({names})")
-        result.good = _without(passing, small(losers, result.duplicates))
+        result.bad = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+    if result.bad is not None and any(repair.kind == "discard" for repair in repairs):
+        result.bad = _stored(discard(result.bad, repairs), scratch / "bad")
+        told = _told(pq.read_table(scratch / "bad", columns=[REASONS, FATE]))
+    _count(result, told)
     return result
 
 
@@ -118,55 +123,105 @@ def _all_hold(checks: tuple[RowCheck, ...]) -> str:
     return " AND ".join(f"(({check.predicate}) IS NOT FALSE)" for check in checks) or "true"
 
 
-# -- unique
+def _marked(output: DataFrame, checks: tuple[RowCheck, ...]) -> DataFrame:
+    """Every row, with whether it fails a check, which ones, and what becomes of it then."""
+    marks = {
+        _FAILED: F.expr(f"NOT ({_all_hold(checks)})"),
+        REASONS: F.expr(_reasons(checks)),
+        FATE: F.expr(_fate(checks)),
+    }
+    return output.withColumns(marks)
 
 
-def _late(check: Unique, rows: DataFrame, old: DataFrame | None, scratch: Path) -> DataFrame | None:
-    """The rows that came later than another with the same key; a row with a NULL in its key repeats nothing."""
-    keys = [quoted(column) for column in check.columns]
-    keyed = rows.where(" AND ".join(f"{key} IS NOT NULL" for key in keys))
-    repeats = Repeats(keyed, keys, scratch)
-    known, hashes = repeats.known(old) if old is not None else (None, None)
-    if not len(repeats.repeated) and (hashes is None or not len(hashes)):
-        return None
-    suspects = repeats.suspects(hashes).withColumn(_IS_KNOWN, F.lit(False))  # noqa: FBT003 - Spark's literal
-    if known is not None and hashes is not None:
-        marked = small(known.withColumn(_IS_KNOWN, F.lit(True)), len(hashes))  # noqa: FBT003
-        suspects = suspects.drop(_IS_KNOWN).join(marked, list(check.columns), "left")
-    nth = F.row_number().over(Window.partitionBy(*keys).orderBy(*IDENTITY))
-    late = suspects.withColumn(_NTH, nth).where(f"{_IS_KNOWN} OR {_NTH} > 1")
-    reasons, fate = F.array(F.lit(check.name)).alias(REASONS), F.lit(check.otherwise).alias(FATE)
-    return late.select(*(quoted(column) for column in rows.columns), reasons, fate)
-
-
-def _without(rows: DataFrame, losers: DataFrame) -> DataFrame:
-    gone = losers.select(*(F.col(part).alias(f"_{part}") for part in IDENTITY))
-    same = reduce(lambda a, b: a & b, (F.col(part) == F.col(f"_{part}") for part in IDENTITY))
-    return rows.join(gone, same, "left_anti")
-
-
-# -- what is not kept
-
-
-def _waiting(output: DataFrame, checks: tuple[RowCheck, ...], landed: Landed | None) -> DataFrame | None:
-    """Rows that failed a row check and lines that could not be read, with their reasons."""
-    frames = []
-    if checks:
-        failing = output.where(f"NOT ({_all_hold(checks)})")
-        frames.append(failing.select("*", F.expr(_reasons(checks)).alias(REASONS), F.expr(_fate(checks)).alias(FATE)))
-    if landed is not None and landed.problems is not None:
-        frames.append(_malformed(landed, landed.problems, output))
-    if not frames:
-        return None
-    waiting = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
-    given = [column for column in output.columns if column not in waiting.columns]
-    return waiting.withColumns({column: F.lit(None).cast(output.schema[column].dataType) for column in given})
+def _mended(marked: DataFrame, repairs: Sequence[Repair], all_hold: str, place: Path) -> DataFrame:
+    """The same with repairs applied: rows that pass now are no longer marked."""
+    failing = _stored(marked.where(_FAILED), place)
+    mended, still = mend(failing, repairs, all_hold)
+    sound = {_FAILED: F.lit(False)}  # noqa: FBT003 - Spark's literal
+    return marked.where(f"NOT {_FAILED}").unionByName(mended.withColumns(sound)).unionByName(still)
 
 
 def _stored(frame: DataFrame, place: Path) -> DataFrame:
     """The frame, evaluated once."""
     frame.write.mode("overwrite").parquet(str(place))
     return frame.sparkSession.read.schema(frame.schema).parquet(str(place))
+
+
+class _Picked:
+    """The few rows that fail a check or may repeat a key, found in one pass over all of them."""
+
+    def __init__(self, marked: DataFrame, late: Sequence[_Late], place: Path) -> None:
+        suspicious = marked
+        for one in late:
+            suspicious = one.flag(suspicious)
+        wanted = " OR ".join([_FAILED, *(one.flag_name for one in late)])
+        rows = _stored(suspicious.where(wanted).select(*(quoted(c) for c in marked.columns)), place)
+        has_origin = set(IDENTITY) <= set(rows.columns)
+        keys = {column for one in late for column in one.check.columns}
+        known = [*IDENTITY, *keys] if has_origin else []
+        table = pq.read_table(place, columns=[*dict.fromkeys(known), *_MARKS])
+        failed = table[_FAILED].to_numpy()
+        self.failing = rows.where(_FAILED).drop(_FAILED)
+        self.told = _told(table.filter(pa.array(failed)))
+        self.late = []
+        alive = ~failed
+        gone = [table.filter(pa.array(failed))]
+        for one in late:
+            found = one.decide(rows.where(f"NOT {_FAILED}").drop(*_MARKS), table, alive)
+            if one.count:
+                self.late.append(one)
+                self.told.append((one.check.name, str(one.check.otherwise), one.count))
+                alive[found] = False
+                gone.append(table.take(pa.array(found)))
+        self.origins = pa.concat_tables(gone).select(list(IDENTITY)) if has_origin else None
+
+
+class _Late:
+    """Rows that came later than another with the same key."""
+
+    def __init__(
+        self, check: Unique, passing: DataFrame, landed: Landed | None, old: DataFrame | None, folder: Path
+    ) -> None:
+        self.check = check
+        self.flag_name = f"_icefield_suspect_{folder.name[-1]}"
+        self.count = 0
+        self._folder = folder
+        keys = Keys(passing, check.columns, folder)
+        at_hand = None if landed is None else landed.repeated(check.columns, passing)
+        if at_hand is not None and landed is not None:
+            self._value, self._wanted = F.col(quoted(check.columns[0])).cast("bigint"), at_hand
+            count = sum(landed.counts.values())
+        else:
+            self._value, (count, self._wanted) = keys.hash, keys.repeated()
+        self._known = None if old is None else keys.known(old, count)
+        if self._known is not None:
+            more = hashes_of(self._known) if at_hand is None else self._known[check.columns[0]].to_numpy()
+            self._wanted = np.union1d(self._wanted, more)
+
+    def flag(self, rows: DataFrame) -> DataFrame:
+        """The rows, with a flag where a key may be repeated."""
+        return flagged(rows, self._value, self._wanted, self.flag_name, self._folder / "suspects.parquet")
+
+    def decide(self, rows: DataFrame, table: pa.Table, alive: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Which of the rows are late, among those that are not out already; they are looked at in `table`."""
+        at = np.flatnonzero(alive)
+        found = at[late(table.take(pa.array(at)), self.check.columns, self._known)]
+        self.count = len(found)
+        place = self._folder / "late.parquet"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        names = [*IDENTITY, *self.check.columns]
+        pq.write_table(table.select(names).take(pa.array(found)), place)
+        schema = rows.select(*(quoted(name) for name in names)).schema
+        self._rows = small(rows.sparkSession.read.schema(schema).parquet(str(place)), self.count)
+        reasons, fate = F.array(F.lit(self.check.name)).alias(REASONS), F.lit(str(self.check.otherwise)).alias(FATE)
+        same = rows.join(self._rows, names, "left_semi")
+        self.frame = same.select(*(quoted(column) for column in rows.columns), reasons, fate)
+        return found
+
+    def taken_out_of(self, rows: DataFrame) -> DataFrame:
+        """The rows without the late ones."""
+        kept = rows.join(self._rows, [*IDENTITY, *self.check.columns], "left_anti")
+        return kept.select(*(quoted(column) for column in rows.columns))
 
 
 def _reasons(checks: tuple[RowCheck, ...]) -> str:
@@ -186,21 +241,26 @@ def _malformed(landed: Landed, problems: DataFrame, output: DataFrame) -> DataFr
     return problems.select(*(quoted(name) for name in known), reasons, F.lit("quarantine").alias(FATE))
 
 
-def _count(result: Split, place: Path, unique: set[str]) -> None:
+def _told(bad: pa.Table) -> list[tuple[str, str, int]]:
+    """Reasons (together, where a row has several), fate, and how many rows have them."""
+    joined = pc.binary_join(bad[REASONS].cast(pa.list_(pa.string())), _BETWEEN)
+    counted = (
+        pa.table({"reasons": joined, "fate": bad[FATE]}).group_by(["reasons", "fate"]).aggregate([([], "count_all")])
+    )
+    return [(row["reasons"], row["fate"], row["count_all"]) for row in counted.to_pylist()]
+
+
+def _count(result: Split, told: Sequence[tuple[str, str, int]]) -> None:
     """Counts every reason and every fate, from the rows that were set aside."""
-    stored = pq.read_table(place, columns=[REASONS, FATE])
-    joined = pa.table({"reasons": pc.binary_join(stored[REASONS].cast(pa.list_(pa.string())), _BETWEEN), "fate": stored[FATE]})
-    for row in joined.group_by(["reasons", "fate"]).aggregate([([], "count_all")]).to_pylist():
-        # What exactly is wrong with a line is for its row to say.
-        reasons = [MALFORMED if r.startswith(f"{MALFORMED}: ") else r for r in row["reasons"].split(_BETWEEN)]
-        fate, count = row["fate"], row["count_all"]
-        if reasons[0] in unique:
-            result.duplicates += count
+    for reasons, fate, count in told:
         if fate == "discard":  # a person's decision, not a check's: it is told in ops.repairs
             result.dropped += count
             continue
-        for reason in reasons:
-            result.failures[reason] = result.failures.get(reason, 0) + count
+        for reason in reasons.split(_BETWEEN):
+            # What exactly is wrong with a line is for its row to say.
+            name = MALFORMED if reason.startswith(f"{MALFORMED}: ") else reason
+            if count:
+                result.failures[name] = result.failures.get(name, 0) + count
         if fate == "quarantine":
             result.quarantined += count
         else:

@@ -47,13 +47,17 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What is in the scratch folder; `counts` has the rows of each file, by its arrival."""
+    """What is in the scratch folder; `counts` has the rows of each file, by its arrival.
+
+    `repeated` has, for the columns that were watched, the values that more than one line has.
+    """
 
     folder: Path
     counts: Mapping[int, int]
     rows: bool
     problems: bool
     undecided: Sequence[Undecided]
+    repeated: Mapping[str, NDArray[np.int64]]
 
 
 @dataclass(slots=True)
@@ -68,22 +72,33 @@ class _Group:
 
 
 def read_lines(
-    root: Path, source: Files, intakes: Sequence[Intake], folder: Path, pool: ThreadPoolExecutor, *, zone: str = "UTC"
+    root: Path,
+    source: Files,
+    intakes: Sequence[Intake],
+    folder: Path,
+    pool: ThreadPoolExecutor,
+    *,
+    zone: str = "UTC",
+    watched: Sequence[str] = (),
 ) -> Reading:
     """Reads files of lines, which Parquet files are not; times without a zone are in the given one."""
     groups = _groups(root, source, [taken for taken in intakes if taken.file.size], folder, zone)
     for place in (folder / "rows", folder / "problems", *(group.folder for group in groups)):
         place.mkdir(parents=True, exist_ok=True)
     work = [
-        pool.submit(_Bin(source, folder, group, number, content).read)
+        pool.submit(_Bin(source, folder, group, number, content, watched).read)
         for group in groups
         for number, content in enumerate(group.bins)
     ]
     counts = dict.fromkeys((taken.arrival for taken in intakes), 0)
+    values: dict[str, list[NDArray[np.int64]]] = {column: [] for column in watched}
     try:
         for done in work:
-            for arrival, rows in done.result().items():
+            found = done.result()
+            for arrival, rows in found.counts.items():
                 counts[arrival] += rows
+            for column in watched:
+                values[column] += found.watched[column]
     finally:
         for other in work:
             other.cancel()
@@ -97,6 +112,7 @@ def read_lines(
             for group in groups
             if any(group.folder.iterdir())
         ],
+        repeated={column: repeated_values(np.concatenate(found)) for column, found in values.items() if found},
     )
 
 
@@ -115,6 +131,12 @@ def write_raw(root: Path, intakes: Iterable[Intake], wanted: pa.Table, place: Pa
                 raise unreadable(paths[int(arrival)], error) from error
             columns = [pa.repeat(pa.scalar(arrival, pa.int64()), len(found)), pa.array(numbers, pa.int64()), found]
             writer.write_table(pa.table(columns, schema=schema))
+
+
+def repeated_values(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The values that occur more than once."""
+    ordered = np.sort(values)
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
 def _groups(root: Path, source: Files, intakes: Sequence[Intake], folder: Path, zone: str) -> list[_Group]:
@@ -141,9 +163,17 @@ class _Bin:
     """What one worker reads, and the files that it writes."""
 
     def __init__(
-        self, source: Files, folder: Path, group: _Group, number: int, content: list[tuple[Intake, Piece]]
+        self,
+        source: Files,
+        folder: Path,
+        group: _Group,
+        number: int,
+        content: list[tuple[Intake, Piece]],
+        watched: Sequence[str],
     ) -> None:
         self.source = source
+        self.counts: dict[int, int] = {}
+        self.watched: dict[str, list[NDArray[np.int64]]] = {column: [] for column in watched}
         self.sorter = group.sorter
         self.content = content
         name = f"{group.folder.name}-{number}.parquet"
@@ -151,9 +181,9 @@ class _Bin:
         self.problems = _Sheet(folder / "problems" / name)
         self.undecided = _Sheet(group.folder / name)
 
-    def read(self) -> dict[int, int]:
-        """Rows of each file, by its arrival."""
-        counts: dict[int, int] = {}
+    def read(self) -> _Bin:
+        """Reads all of it."""
+        counts = self.counts
         for taken, piece in self.content:
             try:
                 for block in read_blocks(piece):
@@ -162,7 +192,7 @@ class _Bin:
                 raise unreadable(piece.path, error) from error
         for sheet in (self.rows, self.problems, self.undecided):
             sheet.close()
-        return counts
+        return self
 
     def _take(self, taken: Intake, block: Block | LongLine) -> int:
         if isinstance(block, LongLine):
@@ -177,6 +207,8 @@ class _Bin:
         if len(found.kept):
             values = dict(zip((column.name for column in self.source.schema), found.values, strict=True))
             self.rows.add({**values, **self._origin(taken, found.kept + block.first)})
+            for column, seen in self.watched.items():
+                seen.append(values[column].drop_null().cast(pa.int64()).to_numpy())
         if found.malformed:
             at = sorted(found.malformed)
             raw = [block.text(one)[:LINE_LIMIT] for one in at]

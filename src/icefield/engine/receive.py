@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from icefield.declare import Files
+from icefield.declare import Files, Unique
 from icefield.engine.landing import take
 from icefield.engine.reading import read_lines
 
@@ -52,7 +52,8 @@ class Receiver:
         if step.action == "note":
             return received
         folder = self.scratch / node.name / "landed"
-        reading = read_lines(self.root, source, received.of_lines(), folder, self.pool, zone=self.zone)
+        lines, watched = received.of_lines(), _watched(node, source)
+        reading = read_lines(self.root, source, lines, folder, self.pool, zone=self.zone, watched=watched)
         return Received(action=step.action, intakes=received.intakes, reading=reading)
 
     def _intakes(self, source: Files, step: Step, arrivals: Arrivals) -> list[Intake]:
@@ -66,6 +67,13 @@ class Receiver:
             following += known is None
             found.append(take(self.root, file, source, arrival=order, taken_ms=taken_ms))
         return sorted(found, key=lambda taken: taken.arrival)
+
+
+def _watched(node: Node, source: Files) -> list[str]:
+    """Columns of whole numbers that a check wants to be unique."""
+    whole = {column.name for column in source.schema if column.type in ("INT", "BIGINT")}
+    keys = [check.columns for check in node.table_checks if isinstance(check, Unique)]
+    return sorted({columns[0] for columns in keys if len(columns) == 1 and columns[0] in whole})
 
 
 def _wanted(step: Step, arrivals: Arrivals) -> tuple[LandedFile, ...]:

@@ -1,4 +1,4 @@
-"""Which keys occur more than once: looked for by hash, which needs no shuffle, so that only few rows are compared."""
+"""Rows that repeat the key of another: looked for by hash, which needs no shuffle, and then compared one by one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
+
+from icefield.engine.origin import ARRIVAL, ROW
+from icefield.engine.reading import repeated_values
+from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,43 +24,41 @@ if TYPE_CHECKING:
 _HASH = "_icefield_hash"
 #: More rows than this are counted by Spark: the driver would need 16 bytes for each.
 _IN_MEMORY = 20_000_000
-#: Up to so many rows a side of a join is sent to everyone.
-SMALL = 1_000_000
+#: Up to so many rows a side of a join is sent to everyone, and up to so many values are listed in a condition.
+_SMALL, _LISTED = 1_000_000, 2_000
 
 
-class Repeats:
-    """Hashes of the keys of some rows; the same key always has the same hash."""
+class Keys:
+    """The keys of some rows, of which none has a NULL, as hashes: the same key always has the same hash."""
 
-    def __init__(self, rows: DataFrame, keys: Sequence[str], folder: Path) -> None:
-        self._rows, self._keys, self._folder = rows, list(keys), folder
-        place = folder / "hashes"
-        hashes = rows.select(_hash(self._keys))
+    def __init__(self, rows: DataFrame, columns: Sequence[str], folder: Path) -> None:
+        self.columns = tuple(columns)
+        self._names = [quoted(column) for column in columns]
+        self._rows = rows.where(" AND ".join(f"{name} IS NOT NULL" for name in self._names))
+        self._folder = folder
+
+    @property
+    def hash(self) -> Column:
+        return F.xxhash64(*self._names)
+
+    def repeated(self) -> tuple[int, NDArray[np.int64]]:
+        """How many rows have a key, and the hashes that more than one of them has."""
+        place = self._folder / "hashes"
+        hashes = self._rows.select(self.hash.alias(_HASH))
         hashes.write.option("compression", "none").option("parquet.enable.dictionary", "false").parquet(str(place))
-        self.count = sum(pq.read_metadata(file).num_rows for file in place.glob("*.parquet"))
-        self.repeated = self._in_memory(place) if self.count <= _IN_MEMORY else self._by_spark(place)
+        count = sum(pq.read_metadata(file).num_rows for file in place.glob("*.parquet"))
+        return count, self._in_memory(place) if count <= _IN_MEMORY else self._by_spark(place)
 
-    def suspects(self, more: NDArray[np.int64] | None = None) -> DataFrame:
-        """The rows whose key may occur more than once, or has one of these hashes; all columns."""
-        wanted = self.repeated if more is None else np.union1d(self.repeated, more)
-        place = self._folder / "suspects.parquet"
-        pq.write_table(pa.table({_HASH: wanted}), place)
-        hashes = self._rows.sparkSession.read.schema(f"{_HASH} BIGINT").parquet(str(place))
-        hashed = self._rows.withColumn(_HASH, _hash(self._keys))
-        return hashed.join(small(hashes, len(wanted)), _HASH, "left_semi").drop(_HASH)
-
-    def known(self, old: DataFrame) -> tuple[DataFrame, NDArray[np.int64]]:
-        """The keys that other rows have, too, and their hashes."""
-        keys = [_name(key) for key in self._keys]
-        fresh = self._rows.select(*self._keys).distinct()
-        found = old.select(*self._keys).join(small(fresh, self.count), keys, "left_semi").distinct()
-        place = str(self._folder / "known")
-        found.withColumn(_HASH, _hash(self._keys)).write.parquet(place)
-        table = pq.read_table(place, columns=[_HASH])
-        return self._rows.sparkSession.read.schema(found.schema).parquet(place), table[_HASH].to_numpy()
+    def known(self, old: DataFrame, count: int) -> pa.Table:
+        """The keys that other rows have, too."""
+        fresh = self._rows.select(*self._names).distinct()
+        found = old.select(*self._names).join(small(fresh, count), list(self.columns), "left_semi").distinct()
+        place = self._folder / "known"
+        found.select(*self._names, self.hash.alias(_HASH)).write.parquet(str(place))
+        return pq.read_table(place)
 
     def _in_memory(self, place: Path) -> NDArray[np.int64]:
-        ordered = np.sort(pq.read_table(place)[_HASH].to_numpy())
-        return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        return repeated_values(pq.read_table(place)[_HASH].to_numpy())
 
     def _by_spark(self, place: Path) -> NDArray[np.int64]:
         counted = self._rows.sparkSession.read.schema(f"{_HASH} BIGINT").parquet(str(place)).groupBy(_HASH).count()
@@ -64,14 +67,64 @@ class Repeats:
         return found
 
 
+def hashes_of(known: pa.Table) -> NDArray[np.int64]:
+    """The hashes of known keys."""
+    found: NDArray[np.int64] = known[_HASH].to_numpy()
+    return found
+
+
+def flagged(rows: DataFrame, value: Column, wanted: NDArray[np.int64], flag: str, place: Path) -> DataFrame:
+    """The rows with a flag that says whether the value is one of the wanted ones."""
+    if len(wanted) <= _LISTED:
+        listed = ", ".join(map(str, wanted.tolist())) or "NULL"
+        return rows.withColumn(_HASH, value).withColumn(flag, F.expr(f"{_HASH} IN ({listed})")).drop(_HASH)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({_HASH: wanted}), place)
+    hashes = rows.sparkSession.read.schema(f"{_HASH} BIGINT").parquet(str(place)).withColumn(flag, F.lit(True))  # noqa: FBT003
+    joined = rows.withColumn(_HASH, value).join(small(hashes, len(wanted)), _HASH, "left")
+    return joined.withColumn(flag, F.coalesce(flag, F.lit(False))).drop(_HASH)  # noqa: FBT003
+
+
 def small(frame: DataFrame, count: int) -> DataFrame:
     """A side of a join, with a word to Spark where it is small."""
-    return F.broadcast(frame) if count <= SMALL else frame
+    return F.broadcast(frame) if count <= _SMALL else frame
 
 
-def _hash(keys: Sequence[str]) -> Column:
-    return F.xxhash64(*keys).alias(_HASH)
+def late(rows: pa.Table, columns: Sequence[str], known: pa.Table | None) -> NDArray[np.intp]:
+    """Indexes of the rows that come later than another with the same key; a key with a NULL repeats nothing.
+
+    Rows with a known key are all late.
+    """
+    at = np.flatnonzero(_present(rows, columns))
+    chosen = rows.select([*columns, ARRIVAL, ROW]).take(pa.array(at))
+    before = 0 if known is None else known.num_rows
+    codes = np.zeros(before + len(at), np.int64)
+    for column in columns:
+        earlier = [] if known is None else [known[column].combine_chunks()]
+        values = pa.chunked_array([*earlier, chosen[column].combine_chunks()])
+        codes = np.unique(codes * (1 << 32) + _codes(values), return_inverse=True)[1]
+    ours = codes[before:]
+    order = np.lexsort((chosen[ROW].to_numpy(), chosen[ARRIVAL].to_numpy()))
+    first = order[np.unique(ours[order], return_index=True)[1]]
+    is_late = np.ones(len(at), bool)
+    is_late[first] = False
+    is_late |= np.isin(ours, codes[:before])
+    return at[is_late]
 
 
-def _name(quoted: str) -> str:
-    return quoted[1:-1].replace("``", "`")
+def _present(rows: pa.Table, columns: Sequence[str]) -> NDArray[np.bool_]:
+    present = np.ones(rows.num_rows, bool)
+    for column in columns:
+        present &= rows[column].is_valid().to_numpy()
+    return present
+
+
+def _codes(values: pa.ChunkedArray) -> NDArray[np.int64]:
+    """A number for each value, the same for values that Spark takes for the same."""
+    kind = values.type
+    if pa.types.is_nested(kind):
+        values = pa.chunked_array([pa.array([repr(value) for value in values.to_pylist()], pa.string())])
+    elif pa.types.is_floating(kind):
+        values = pc.add(values, pa.scalar(0.0, kind))  # -0.0 is 0.0
+    found: NDArray[np.int64] = values.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return found

@@ -56,8 +56,13 @@ _importing = threading.Lock()
 _live: _Live | None = None
 
 
-def start_session(*, app: str, conf: Mapping[str, str], log: Path, progress: Progress | None = None) -> SparkSession:
-    """Start Spark, or hand over the session that this process has, with its log sent to this run's file from now on."""
+def start_session(
+    *, app: str, conf: Mapping[str, str], log: Path, progress: Progress | None = None, brief: bool = False
+) -> SparkSession:
+    """Start Spark, or hand over the session that this process has, with its log sent to this run's file from now on.
+
+    A `brief` session is for little work: nothing is compiled that would only pay after a while.
+    """
     global _live
     with _lock:
         wanted = _settings(app, conf)
@@ -66,7 +71,7 @@ def start_session(*, app: str, conf: Mapping[str, str], log: Path, progress: Pro
         else:
             if _live is not None:  # its JVM has died: nothing of it can be used, or asked, any more
                 _forget_session()
-            _live = _start(wanted, log.absolute(), progress)
+            _live = _start(wanted, log.absolute(), progress, brief=brief)
         return _live.spark
 
 
@@ -134,7 +139,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _start(conf: dict[str, str], log: Path, progress: Progress | None) -> _Live:
+def _start(conf: dict[str, str], log: Path, progress: Progress | None, *, brief: bool) -> _Live:
     logging.getLogger("SQLQueryContextLogger").disabled = True  # every error it prints is raised as well
     _refuse_a_foreign_session()
     java = find_java()
@@ -144,7 +149,7 @@ def _start(conf: dict[str, str], log: Path, progress: Progress | None) -> _Live:
     if not is_local(conf):
         conf = conf | {"spark.jars": ",".join([*filter(None, [conf.get("spark.jars")]), *map(str, jars)])}
     use = use_archive(java, classes, archives)
-    jvm = start_jvm(java=java, classes=classes, conf=conf, log=log, archive=use)
+    jvm = start_jvm(java=java, classes=classes, conf=conf, log=log, archive=use, brief=brief)
     try:
         gateway = _gateway(jvm)
     except SessionError:

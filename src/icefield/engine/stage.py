@@ -156,9 +156,8 @@ class Stage:
 
     def _write_quarantine(self, node: Node, step: Step, split: Split, landed: Landed | None) -> tuple[str, ...]:
         fetched = None
-        if landed is not None and split.bad is not None and split.quarantined:
-            scratch = self._scratch(node)
-            fetched = landed.raw_of(split.bad, scratch / quality.BAD, scratch / "raw.parquet")
+        if landed is not None and split.unfetched is not None:
+            fetched = landed.raw_of(split.unfetched, self._scratch(node) / "raw.parquet")
         waiting = quality.quarantine_rows(split, fetched, self.run, self.started_ms)
         name = quarantine_of(node.name)
         replaced = step.action != "append" and name in self.tables.branch.base

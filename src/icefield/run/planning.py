@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from icefield.project import Project
 
 
+#: How long a line of a file is, more or less.
+_LINE_BYTES = 80
+
+
 def plan_project(
     project: Project,
     lake: EmbeddedLake,
@@ -42,6 +46,21 @@ def plan_project(
         assert found is not None
         arrived[name] = found
     return make_plan(project.graph, states, arrived, selection, wishes)
+
+
+def rows_at_stake(plan: Plan, states: Mapping[str, TableState]) -> int:
+    """Roughly how many rows the work of a plan reads, as far as that is known before."""
+    return sum(_rows_read(step, states) for step in plan.work)
+
+
+def _rows_read(step: Step, states: Mapping[str, TableState]) -> int:
+    landed = 0
+    if step.arrivals is not None:
+        files = step.arrivals.new if step.action == "append" else step.arrivals.landed
+        landed = sum(file.size for file in files) // _LINE_BYTES
+    if step.action == "append":  # new rows only, but their keys are compared with all
+        return landed + (states[step.table].rows if step.table in states else 0) // 10
+    return landed + sum(states[name].rows for name in step.ranges if name in states)
 
 
 def _lacks_history(step: Step) -> bool:

@@ -21,7 +21,7 @@ from icefield.lake.scan import repairs
 from icefield.plan import Plan, Step, Wishes, decide
 from icefield.run import journal
 from icefield.run.events import PhaseStarted, RunOvertaken, RunResult, TableOutcome, TableStarted, silent
-from icefield.run.planning import plan_project, selected
+from icefield.run.planning import plan_project, rows_at_stake, selected
 from icefield.run.schedule import Later, Schedule
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 #: Tables staged at the same time. More than this only makes Spark's jobs wait for one another.
 WORKERS = 4
 _names = BranchNames()
+#: A run over fewer rows is over before Java's optimising compiler would pay.
+FEW_ROWS = 500_000
 #: How often a run that was overtaken is planned again before it gives up.
 TRIES = 5
 
@@ -54,6 +56,8 @@ class Order:
     accept: tuple[str, ...] = ()
     replay: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    #: The process ends with this run, so Spark need not be made for more than it.
+    once: bool = False
 
     @property
     def wishes(self) -> Wishes:
@@ -151,7 +155,8 @@ class _Run:
         folder = self.lake.run_folder(self.run)
         folder.mkdir(parents=True, exist_ok=True)
         name, conf = f"icefield {self.project.name}", self.project.profile.spark
-        session = Later(lambda: start_session(app=name, conf=conf, log=folder / "spark.log"))
+        brief = self.order.once and rows_at_stake(plan, self.states) < FEW_ROWS
+        session = Later(lambda: start_session(app=name, conf=conf, log=folder / "spark.log", brief=brief))
 
         # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.
         from icefield.engine.receive import Receiver  # noqa: PLC0415

@@ -1,0 +1,34 @@
+"""What a function does to the rows it is handed, as far as Spark's plan tells it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Steps that give no row that was not there, and none twice.
+_ROW_BY_ROW = ("Project", "Filter", "SubqueryAlias", "Sort", "GlobalLimit", "LocalLimit")
+
+
+def hands_through(rows: DataFrame, output: DataFrame, column: str) -> bool:
+    """Whether every row of `output` is one of `rows`, with this column as it was."""
+    plan = _analysed(output)
+    end = {attribute.exprId().id(): attribute.name() for attribute in _output(_analysed(rows))}
+    found = [attribute for attribute in _output(plan) if attribute.name() == column]
+    if len(found) != 1 or end.get(found[0].exprId().id()) != column:
+        return False
+    while plan.children().size() == 1:
+        if plan.nodeName() not in _ROW_BY_ROW:
+            return False
+        plan = plan.children().apply(0)
+    return bool(plan.children().isEmpty())
+
+
+def _analysed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _output(plan: Any) -> list[Any]:
+    attributes = plan.output()
+    return [attributes.apply(number) for number in range(attributes.size())]
