@@ -1,6 +1,6 @@
 # GNU make on Linux and macOS. Every target does its own set-up; nothing is needed before but Python 3.11+.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format faults soak bench wheel clean
+.PHONY: help setup run test check format whole faults soak bench wheel clean
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -29,6 +29,9 @@ check: setup ## Lint, formatting, types, import directions
 format: setup ## Let ruff format and mend what it can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
+
+whole: setup ## Compare every table with DuckDB at 3.8 million rows: first run, more days, full refresh
+	@ICEFIELD_E2E_ROWS=3800000 $(BIN)/pytest tests/e2e $(ARGS)
 
 faults: setup ## Stop runs at every failpoint, in every way
 	@ICEFIELD_FAULTS=all $(BIN)/pytest -m faults $(ARGS)

@@ -62,6 +62,21 @@ def test_a_death_is_recorded_once_even_if_whoever_records_it_dies(tmp_path: Path
     assert runs(project, "died") == [victim]
 
 
+def test_a_run_that_ends_by_an_error_of_ours_is_recorded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tiny(tmp_path, NO_CHECKS)
+    project.land("a.csv", [order(1)])
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(runner._Run, "_audit", broken)
+    with pytest.raises(ZeroDivisionError):
+        project.run()
+    assert project.ask("SELECT status, error FROM ops.runs") == [("failed", "ZeroDivisionError: a bug")]
+    monkeypatch.undo()
+    assert project.run().status == "published"
+
+
 def test_when_all_tables_fail_with_keep_going_no_branch_is_left_open(tmp_path: Path) -> None:
     failing = """    return rows.withColumn("x", F.expr("raise_error('no')"))"""
     project = tiny(tmp_path, NO_CHECKS.replace("    return rows", failing))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PHASES = {
     "plan": "planning",
     "start": "starting Spark",
-    "analyse": "analysing the tables",
+    "fetch": "fetching Iceberg's jars, this once",
     "stage": "staging",
     "audit": "checking across tables",
     "publish": "publishing",

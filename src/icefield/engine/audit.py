@@ -18,10 +18,12 @@ from pyspark.sql import functions as F
 from icefield.declare import ExpectTable, FreshWithin, Reconciles, References, RowCheck, Unique
 from icefield.engine.analyse import first_line
 from icefield.engine.quality import SPLITTING, failing_checks
+from icefield.engine.repeats import Keys
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
@@ -68,15 +70,15 @@ def _split_result(node: Node, name: str, kind: str, otherwise: str, count: int) 
     return CheckResult(table=node.name, check=name, kind=kind, otherwise=otherwise, status=status, failed_rows=count)
 
 
-def own_results(node: Node, new_rows: DataFrame, whole: DataFrame, now_ms: int) -> list[CheckResult]:
+def own_results(node: Node, new_rows: DataFrame, whole: DataFrame, now_ms: int, scratch: Path) -> list[CheckResult]:
     """Checks that need only the table itself: rows by what this run wrote, the table by all that it holds."""
     results = _row_results(node, new_rows)
-    for check in node.table_checks:
+    for number, check in enumerate(node.table_checks):
         if check.otherwise in SPLITTING:
             continue
         match check:
             case Unique():
-                results.append(_timed(node, check, partial(_repeated, check, whole)))
+                results.append(_timed(node, check, partial(_repeated, check, whole, scratch / f"check-{number}")))
             case ExpectTable():
                 results.append(_timed(node, check, partial(_aggregate, check, whole)))
             case FreshWithin():
@@ -124,7 +126,10 @@ def _row_results(node: Node, rows: DataFrame) -> list[CheckResult]:
     return [_result(node, c, _status(c, bool(n)), int(n), "", seconds) for c, n in zip(checks, found, strict=True)]
 
 
-def _repeated(check: Unique, whole: DataFrame) -> tuple[int, str]:
+def _repeated(check: Unique, whole: DataFrame, scratch: Path) -> tuple[int, str]:
+    _, suspicious = Keys(whole, check.columns, scratch).repeated()
+    if not len(suspicious):
+        return 0, ""
     keys = [quoted(column) for column in check.columns]
     has_key = " AND ".join(f"{key} IS NOT NULL" for key in keys)
     repeated = whole.where(has_key).groupBy(*keys).count().where("`count` > 1")

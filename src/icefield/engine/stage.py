@@ -132,7 +132,8 @@ class Stage:
         failpoint("stage.landed", node.name)
         return landed
 
-    def _scratch(self, node: Node) -> Path:
+    def scratch(self, node: Node) -> Path:
+        """Where the step of a table keeps files that nobody needs after the run."""
         return self.receiver.scratch / node.name
 
     # -- splitting and writing
@@ -144,12 +145,12 @@ class Stage:
         if landed is None and not rows and not unique:
             return quality.Split(good=output)
         if landed is None:  # evaluated once: what is kept and what is not must come from the same rows
-            place = str(self._scratch(node) / "output")
+            place = str(self.scratch(node) / "output")
             output.write.mode("overwrite").parquet(place)
             output = self.tables.spark.read.schema(output.schema).parquet(place)
         adds = step.action == "append" and state is not None and state.version.snapshot is not None
         old = self.tables.read(node.name, state.version.snapshot) if adds and state is not None else None
-        return quality.split(node, output, landed, old, self._scratch(node), self.repairs.get(node.name, ()))
+        return quality.split(node, output, landed, old, self.scratch(node), self.repairs.get(node.name, ()))
 
     def _write(self, node: Node, step: Step, split: Split) -> None:
         self._replace_or_append(node.name, visible(split.good), node, step, node.comment)
@@ -157,7 +158,7 @@ class Stage:
     def _write_quarantine(self, node: Node, step: Step, split: Split, landed: Landed | None) -> tuple[str, ...]:
         fetched = None
         if landed is not None and split.unfetched is not None:
-            fetched = landed.raw_of(split.unfetched, self._scratch(node) / "raw.parquet")
+            fetched = landed.raw_of(split.unfetched, self.scratch(node) / "raw.parquet")
         waiting = quality.quarantine_rows(split, fetched, self.run, self.started_ms)
         name = quarantine_of(node.name)
         replaced = step.action != "append" and name in self.tables.branch.base

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from icefield.errors import NoLake
@@ -46,9 +48,10 @@ def check_project(
         return spark.read.option("versionAsOf", str(state.version.snapshot)).table(name)
 
     results: list[CheckResult] = []
-    for table in selection:
-        listener(table)
-        results += _results(project.graph[table], states, read)
+    with tempfile.TemporaryDirectory(prefix="icefield-check-") as scratch:
+        for table in selection:
+            listener(table)
+            results += _results(project.graph[table], states, read, Path(scratch, table))
     return results
 
 
@@ -67,7 +70,9 @@ def _session(project: Project, lake: EmbeddedLake) -> Any:
     return spark
 
 
-def _results(node: Node, states: Mapping[str, TableState], read: Callable[[str], Any]) -> list[CheckResult]:
+def _results(
+    node: Node, states: Mapping[str, TableState], read: Callable[[str], Any], scratch: Path
+) -> list[CheckResult]:
     from icefield.engine.audit import cross_results, own_results  # noqa: PLC0415 - pyspark
 
     checks = (*node.row_checks, *node.table_checks)
@@ -80,7 +85,7 @@ def _results(node: Node, states: Mapping[str, TableState], read: Callable[[str],
         table_checks=tuple(_counted(check) for check in node.table_checks),
     )
     whole = read(node.name)
-    own = [] if whole is None else own_results(strict, whole, whole, now_ms())
+    own = [] if whole is None else own_results(strict, whole, whole, now_ms(), scratch)
     found = [*own, *cross_results(strict, read)]
     told = {result.check for result in found}
     missing = [_deferred(node, check) for check in checks if node.name not in states and check.name not in told]

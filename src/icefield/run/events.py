@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from icefield.engine.audit import CheckResult
     from icefield.plan import Action, Plan
 
-Phase = Literal["plan", "start", "analyse", "stage", "audit", "publish"]
+Phase = Literal["plan", "start", "fetch", "stage", "audit", "publish"]
 Status = Literal["published", "failed", "skipped", "unchanged", "abandoned"]
 
 

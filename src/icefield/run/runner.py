@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from icefield.errors import CheckFailed, DiskFull, IcefieldError, Interrupted, Overtaken, RunCleared, TableFailed
+from icefield.errors import IcefieldError, Interrupted, Overtaken, RunCleared
 from icefield.failpoint import FailpointError, failpoint
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, BranchNames, new_branch_name
@@ -21,14 +21,16 @@ from icefield.lake.scan import repairs
 from icefield.plan import Plan, Step, Wishes, decide
 from icefield.run import journal
 from icefield.run.events import PhaseStarted, RunOvertaken, RunResult, TableOutcome, TableStarted, silent
+from icefield.run.failures import as_users_error, check_failed
 from icefield.run.planning import plan_project, rows_at_stake, selected
 from icefield.run.schedule import Later, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
     from concurrent.futures import Future
 
     from icefield.engine.audit import CheckResult
+    from icefield.engine.jars import Jar
     from icefield.engine.receive import Received, Receiver
     from icefield.engine.stage import Stage, Staged
     from icefield.graph.state import Repair, TableState
@@ -93,6 +95,8 @@ class _Run:
     checks: list[CheckResult] = field(default_factory=list)
     phases: dict[str, float] = field(default_factory=dict)
     failures: dict[str, BaseException] = field(default_factory=dict)
+    staging: bool = False
+    told: Phase = "start"
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -138,6 +142,7 @@ class _Run:
             try:
                 with self._phase("start"):
                     stage = self._start(branch, plan, readers)
+                self.staging = True
                 with self._phase("stage", plan):
                     self._stage(stage, plan)
             finally:
@@ -156,7 +161,8 @@ class _Run:
         folder.mkdir(parents=True, exist_ok=True)
         name, conf = f"icefield {self.project.name}", self.project.profile.spark
         brief = self.order.once and rows_at_stake(plan, self.states) < FEW_ROWS
-        session = Later(lambda: start_session(app=name, conf=conf, log=folder / "spark.log", brief=brief))
+        log, fetching = folder / "spark.log", self._tell_of_fetching
+        session = Later(lambda: start_session(app=name, conf=conf, log=log, progress=fetching, brief=brief))
 
         # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.
         from icefield.engine.receive import Receiver  # noqa: PLC0415
@@ -192,6 +198,12 @@ class _Run:
             repairs=self._repairs(),
             remake=self.order.full_refresh,
         )
+
+    def _tell_of_fetching(self, _jar: Jar, done: int, total: int) -> None:
+        phase: Phase = "start" if done >= total else "fetch"
+        if self.told != phase:
+            self.told = phase
+            self.listener(PhaseStarted(phase=phase))
 
     def _begin_reading(self, receiver: Receiver, plan: Plan) -> dict[str, Later[Received | None]]:
         graph = self.project.graph
@@ -240,9 +252,9 @@ class _Run:
             staged = stage.carry_out(node, step, state, states)
             results = self._own_checks(stage, staged, state)
         except BaseException as error:
-            raise _as_users_error(error, node.name, str(node.location), self._log()) from error
+            raise as_users_error(error, node.name, str(node.location), self._log()) from error
         if bad := [result for result in results if result.stops]:
-            raise _check_failed(bad, node.name, str(node.location), self.run)
+            raise check_failed(bad, node.name, str(node.location), self.run)
         with self._guard:
             self.states[node.name] = staged.state
             self.staged[node.name] = staged
@@ -261,7 +273,8 @@ class _Run:
             assert end is not None
             same = end == before.version.snapshot
             new = whole.limit(0) if same else stage.tables.read_between(node.name, before.version.snapshot, end)
-        results = [*split_results(node, staged.failures), *own_results(node, new, whole, self.started_ms)]
+        own = own_results(node, new, whole, self.started_ms, stage.scratch(node))
+        results = [*split_results(node, staged.failures), *own]
         with self._guard:
             self.checks.extend(results)
         return results
@@ -309,7 +322,7 @@ class _Run:
             if error is None:
                 self.checks.extend(work.result())
                 bad = stopping(work.result())
-                error = _check_failed(bad, name, str(graph[name].location), self.run) if bad else None
+                error = check_failed(bad, name, str(graph[name].location), self.run) if bad else None
             step = self.staged[name].step if name in self.staged else Step(table=name, action="none")
             return error is None or self._table_failed(step, error)
 
@@ -356,21 +369,25 @@ class _Run:
         """The published lake stays as it was; the failure itself is recorded by a commit of its own."""
         interrupted = isinstance(error, KeyboardInterrupt)
         if interrupted:
-            error = Interrupted("the run was interrupted", remedy="nothing was published; run again when you like")
+            done = self.lake.published(self.run)
+            told = "everything was published before" if done else "nothing was published; run again when you like"
+            error = Interrupted("the run was interrupted", remedy=told)
         elif not isinstance(error, IcefieldError | FailpointError | OSError):
             branch.abandon()
+            with suppress(Exception):
+                self._record_failure(f"{type(error).__name__}: {error}")
             raise error
-        branch.abandon(keep=not interrupted)
+        branch.abandon(keep=self.staging and not interrupted)
         for name, outcome in self.outcomes.items():
             if outcome.status == "published":
                 self.outcomes[name] = replace(outcome, status="abandoned")
         told = str(error)
         try:
-            if not isinstance(error, RunCleared):  # whoever cleared it noted its end
-                self._record_failure(told)
+            if not isinstance(error, RunCleared) and not self.lake.published(self.run):
+                self._record_failure(told)  # the end of a cleared run is noted by whoever cleared it
         except Exception as unrecorded:  # why it failed matters more than why that could not be recorded
             told = f"{told}\n  and this could not be recorded: {unrecorded}"
-        if interrupted:
+        if interrupted or (isinstance(error, IcefieldError) and not self.staging):  # it could not even begin
             raise error
         return self._result(plan, "failed", begun, None, told)
 
@@ -457,32 +474,4 @@ def _staged_outcome(staged: Staged, begun: float) -> TableOutcome:
         rows_removed=staged.rows_removed,
         rows_quarantined=staged.quarantined,
         rows_dropped=staged.dropped,
-    )
-
-
-def _check_failed(bad: Sequence[CheckResult], table: str, location: str, run: str) -> CheckFailed:
-    told = "; ".join(f"`{r.check}` ({r.failed_rows} rows{', ' + r.detail if r.detail else ''})" for r in bad)
-    return CheckFailed(
-        f"{table}: {told} did not hold, so nothing of it was published",
-        where=f"{table}, {location}, run {run}",
-        remedy=f'look at the rows as the run staged them: icefield sql --run {run} "SELECT * FROM {table} LIMIT 20"',
-    )
-
-
-def _as_users_error(error: BaseException, table: str, location: str, log: str) -> BaseException:
-    if isinstance(error, IcefieldError | FailpointError | KeyboardInterrupt | Overtaken):
-        return error
-    if "No space left on device" in str(error) or "Disk quota exceeded" in str(error):
-        return DiskFull(
-            f"the disk filled up while {table} was being written",
-            where=f"{table}, {log}",
-            remedy="free some space and run again; what this run wrote is removed then, and the lake is as it was",
-        )
-    lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    told = causes[-1] if causes and lines[0].startswith("An error occurred while calling") else lines[0]
-    return TableFailed(
-        f"{table} could not be made: {told}",
-        where=f"{table}, {location}",
-        remedy=f"correct the function or the data it names; Spark's own log is {log}",
     )
