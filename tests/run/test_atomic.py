@@ -11,6 +11,7 @@ import pytest
 
 from icefield.lake import metadata as meta
 from icefield.lake.embedded import EmbeddedLake
+from icefield.query.reader import open_reader
 from icefield.run.events import RunResult
 from projects import ORDERS, TinyProject, ask, order, tiny
 
@@ -50,17 +51,41 @@ class Poller(threading.Thread):
             self.versions.append(pointers)
 
 
-def mixed(pointers: dict[str, str]) -> list[object]:
-    """Tables that are not what the history of the very same version says they are."""
-    tables = [table for table in pointers if not table.startswith("ops.") and not table.endswith("__quarantine")]
+class Asker(threading.Thread):
+    """Asks one query over all tables again and again, as `icefield sql` does it."""
+
+    def __init__(self, lake: EmbeddedLake) -> None:
+        super().__init__()
+        self.lake = lake
+        self.answers = 0
+        self.wrong: list[object] = []
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(0.01):
+            if not self.lake.pointers():
+                continue
+            with open_reader(self.lake) as reader:
+                rows = reader.query(all_tables(list(reader.pins))).rows()
+            self.answers += 1
+            self.wrong += [(name, seen, told) for name, seen, told, *_ in rows if seen != told]
+
+
+def all_tables(names: list[str]) -> str:
+    """Every table's rows beside what the history says it has."""
+    tables = [table for table in names if not table.startswith("ops.") and not table.endswith("__quarantine")]
     counts = " UNION ALL ".join(f"SELECT '{table}' AS name, count(*) AS rows FROM {table}" for table in tables)
     newest = """
         SELECT "table" AS name, rows_total AS rows, snapshot, run FROM ops.table_runs WHERE status = 'published'
         QUALIFY row_number() OVER (PARTITION BY "table" ORDER BY number DESC, run DESC) = 1"""
-    query = f"SELECT name, c.rows, n.rows, n.snapshot, n.run FROM ({counts}) c FULL JOIN ({newest}) n USING (name)"
+    return f"SELECT name, c.rows, n.rows, n.snapshot, n.run FROM ({counts}) c FULL JOIN ({newest}) n USING (name)"
+
+
+def mixed(pointers: dict[str, str]) -> list[object]:
+    """Tables that are not what the history of the very same version says they are."""
     published = {run for (run,) in ask(pointers, "SELECT run FROM ops.runs WHERE status = 'published'")}
     wrong: list[object] = []
-    for name, rows, told, snapshot, run in ask(pointers, query):
+    for name, rows, told, snapshot, run in ask(pointers, all_tables(list(pointers))):
         metadata = meta.load(pointers[name]) if name in pointers else {"properties": {}}
         seen = (rows, metadata.get("current-snapshot-id"), metadata["properties"].get("icefield.run"))
         if seen != (told, snapshot, run) or run not in published:
@@ -76,9 +101,10 @@ def moment(result: RunResult) -> int:
 
 def test_no_reader_ever_sees_tables_of_two_runs_mixed(tmp_path: Path) -> None:
     project = tiny(tmp_path)
-    poller = Poller(project.lake)
+    poller, asker = Poller(project.lake), Asker(project.lake)
     published = []
     poller.start()
+    asker.start()
     try:
         for number in range(4):
             project.land(f"{number}.csv", [order(10 * number + n, f"c{n}") for n in range(5)])
@@ -87,8 +113,12 @@ def test_no_reader_ever_sees_tables_of_two_runs_mixed(tmp_path: Path) -> None:
         project.declare(WITH_COLUMN)
         published.append(moment(project.run()))
     finally:
-        poller.over.set()
-        poller.join()
+        for thread in (poller, asker):
+            thread.over.set()
+            thread.join()
+    print(f"{asker.answers} queries over all tables")
+    assert asker.answers >= 20
+    assert asker.wrong == []
     assert len(poller.versions) == len(published) == 6
     assert [wrong for version in poller.versions for wrong in mixed(version)] == []
     near = [at for at in poller.polls if any(abs(at - ms) < 100 for ms in published)]

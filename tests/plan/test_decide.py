@@ -1,0 +1,278 @@
+"""What a table needs, decided without Spark: a case for each rule, then thousands of steps over a lake made of lists."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from icefield.declare import append, collecting, files, full, lookup, table
+from icefield.errors import FileChanged, FileMissing
+from icefield.graph import Graph, build_graph
+from icefield.graph.state import Arrivals, LandedFile, TableState, TakenFile, Version
+from icefield.plan import Step, Wishes, decide, make_plan
+from icefield.run.planning import rows_at_stake
+
+if TYPE_CHECKING:
+    from icefield.graph import Node
+
+
+def reading(*names: str) -> Any:
+    """A function with the given parameters."""
+    space: dict[str, Any] = {}
+    exec(f"def f({', '.join(names)}): return None", space)
+    return space["f"]
+
+
+def graph(changed: Any = "fail") -> Graph:
+    """b takes files, s appends from b, r appends from b and looks k up, k and g are computed in full."""
+    with collecting() as registry:
+        source = files("landing/*.csv", schema="x BIGINT", changed=changed)
+        table("t.b", source=source, refresh=append())(reading("rows"))
+        table("t.s", refresh=append(), inputs={"b": "t.b"})(reading("b"))
+        table("t.k", refresh=full(), inputs={"b": "t.b"})(reading("b"))
+        table("t.r", refresh=append(), inputs={"b": "t.b", "k": lookup("t.k")})(reading("b", "k"))
+        table("t.g", refresh=full(), inputs={"s": "t.s"})(reading("s"))
+    return build_graph(registry.tables)
+
+
+GRAPH = graph()
+NOTHING = Wishes()
+
+
+def landed(name: str, time: int = 0) -> LandedFile:
+    return LandedFile(path=name, size=10, modified_ns=time)
+
+
+def taken(name: str, order: int = 0) -> TakenFile:
+    return TakenFile(path=name, size=10, modified_ns=0, sha256="", run="", taken_ms=0, order=order)
+
+
+def state(node: Node, snapshot: int = 1, **more: Any) -> TableState:
+    told = {
+        "name": node.name, "version": Version(epoch=1, number=snapshot, snapshot=snapshot), "run": "",
+        "fingerprint": node.fingerprint, "checks_fingerprint": node.checks_fingerprint, "rows": 10, "columns": (),
+        "published_ms": 0, "lineage": tuple((n, "append") for n in range(snapshot, 0, -1)),
+    }  # fmt: skip
+    return TableState(**{**told, **more})
+
+
+def after(consumed: int, now: int, **more: Any) -> Step:
+    """The step of t.s, which has consumed one version of t.b while another is current."""
+    b = state(GRAPH["t.b"], now, **more)
+    s = state(GRAPH["t.s"], inputs={"t.b": Version(epoch=1, number=consumed, snapshot=consumed)})
+    return decide(GRAPH["t.s"], s, {"t.b": b}, None, NOTHING)
+
+
+def test_what_is_new_is_appended_from_where_the_table_stands() -> None:
+    step = after(3, 5)
+    assert (step.action, step.reason) == ("append", "t.b changed")
+    assert (step.ranges["t.b"].start, step.ranges["t.b"].end) == (3, 5)
+    assert after(5, 5).action == "none"
+
+
+def test_an_input_that_was_not_only_appended_to_is_read_anew() -> None:
+    rebuilt = after(3, 5, version=Version(epoch=2, number=5, snapshot=5))
+    assert (rebuilt.action, rebuilt.reason, rebuilt.ranges["t.b"].start) == ("rebuild", "t.b was rebuilt", None)
+    assert after(3, 5, lineage=((5, "append"), (4, "overwrite"), (3, "append"))).action == "rebuild"
+    assert after(3, 5, lineage=((5, "append"), (4, "replace"), (3, "append"))).action == "append", "a compaction"
+    assert after(3, 5, lineage=((5, "append"), (4, "append"))).action == "rebuild", "its history was expired"
+
+
+def test_a_table_is_rebuilt_when_it_is_asked_for_or_is_another_now() -> None:
+    node, b = GRAPH["t.s"], state(GRAPH["t.b"])
+    same = state(node, inputs={"t.b": b.version})
+    for wishes in (Wishes(full_refresh=True), Wishes(replay=frozenset({"t.s"}))):
+        assert decide(node, same, {"t.b": b}, None, wishes).action == "rebuild"
+    for change in ({"fingerprint": "old"}, {"checks_fingerprint": "old"}):
+        other = replace(same, **change)
+        assert decide(node, other, {"t.b": b}, None, NOTHING).action == "rebuild"
+        assert decide(node, other, {"t.b": b}, None, Wishes(accept=frozenset({"t.s"}))).action == "note"
+    assert decide(node, replace(same, inputs={}), {"t.b": b}, None, NOTHING).reason == "t.b is a new input"
+
+
+def test_a_lookup_that_changed_rebuilds_who_reads_it() -> None:
+    b, k = state(GRAPH["t.b"]), state(GRAPH["t.k"], 2)
+    before = {"t.b": b.version, "t.k": Version(epoch=1, number=1, snapshot=1)}
+    step = decide(GRAPH["t.r"], state(GRAPH["t.r"], inputs=before), {"t.b": b, "t.k": k}, None, NOTHING)
+    assert (step.action, step.reason) == ("rebuild", "the lookup t.k changed")
+
+
+def test_files_that_changed_are_refused_taken_anew_or_left_as_the_author_said() -> None:
+    arrivals = Arrivals(landed=(landed("a", 1),), changed=(landed("a", 1),), taken=(taken("a"),))
+    b = state(GRAPH["t.b"])
+    with pytest.raises(FileChanged, match="a, taken in before"):
+        decide(GRAPH["t.b"], b, {}, arrivals, NOTHING)
+    replacing, ignoring = graph("replace")["t.b"], graph("ignore")["t.b"]
+    assert decide(replacing, state(replacing), {}, arrivals, NOTHING).reason == "a corrected"
+    assert decide(ignoring, state(ignoring), {}, arrivals, NOTHING).action == "none"
+    with pytest.raises(FileChanged, match="other content"):
+        decide(ignoring, state(ignoring), {}, arrivals, Wishes(full_refresh=True))
+
+
+def test_a_rebuild_without_a_file_that_was_taken_is_refused() -> None:
+    gone = Arrivals(missing=(taken("a"),), taken=(taken("a"),))
+    b = state(GRAPH["t.b"])
+    assert decide(GRAPH["t.b"], b, {}, gone, NOTHING).action == "none"
+    with pytest.raises(FileMissing, match="a, once taken in"):
+        decide(GRAPH["t.b"], b, {}, gone, Wishes(full_refresh=True))
+
+
+def test_touched_files_are_only_noted() -> None:
+    step = decide(GRAPH["t.b"], state(GRAPH["t.b"]), {}, Arrivals(touched=(landed("a", 1),)), NOTHING)
+    assert (step.action, step.reason) == ("note", "a touched, content equal")
+
+
+def test_what_a_plan_reads_is_estimated_from_files_and_inputs() -> None:
+    big = Arrivals(landed=(replace(landed("a"), size=80_000),), new=(replace(landed("a"), size=80_000),))
+    first = make_plan(GRAPH, {}, {"t.b": big}, GRAPH.order, NOTHING)
+    assert rows_at_stake(first, {}) == 1000
+    b, s = state(GRAPH["t.b"], 2, rows=7_000_000), state(GRAPH["t.s"], rows=5_000_000)
+    states = {"t.b": b, "t.s": replace(s, inputs={"t.b": b.version})}
+    gold = make_plan(GRAPH, states, {"t.b": Arrivals()}, ("t.g",), NOTHING)
+    assert rows_at_stake(gold, states) == 5_000_000
+
+
+# -- a lake made of lists
+
+
+@dataclass
+class Lake:
+    """Carries plans out on lists: every table remembers what it consumed, as a real one does."""
+
+    graph: Graph = field(default_factory=lambda: graph("replace"))
+    code: Counter[str] = field(default_factory=Counter)
+    folder: dict[str, tuple[int, int]] = field(default_factory=dict)
+    took: dict[str, tuple[TakenFile, int]] = field(default_factory=dict)
+    states: dict[str, TableState] = field(default_factory=dict)
+    rows: dict[tuple[str, int], Counter[Any]] = field(default_factory=dict)
+    clock: int = 0
+
+    def node(self, name: str) -> Node:
+        return replace(self.graph[name], fingerprint=f"{name} {self.code[name]}")
+
+    def arrivals(self) -> Arrivals:
+        here = {name: landed(name, time) for name, (_, time) in self.folder.items()}
+        before = {name: file for name, (file, _) in self.took.items()}
+        return Arrivals(
+            landed=tuple(here.values()),
+            new=tuple(file for name, file in here.items() if name not in before),
+            changed=tuple(
+                file for name, file in here.items() if name in before and file.modified_ns != before[name].modified_ns
+            ),
+            taken=tuple(before.values()),
+        )
+
+    def made(self, name: str, inputs: dict[str, Counter[Any]]) -> Counter[Any]:
+        """The function of each table; it tells which code made a row."""
+        code = self.code[name]
+        match name:
+            case "t.s":
+                return Counter({(row, code): n for row, n in inputs["t.b"].items()})
+            case "t.k":
+                return Counter({("sum", sum(value * n for (_, value, _), n in inputs["t.b"].items()), code): 1})
+            case "t.r":
+                (known,) = inputs["t.k"]
+                return Counter({(row, known, code): n for row, n in inputs["t.b"].items()})
+            case _:
+                return Counter({("count", inputs["t.s"].total(), code): 1})
+
+    def run(self, selection: tuple[str, ...], wishes: Wishes) -> None:
+        nodes = {name: self.node(name) for name in self.graph.order}
+        arrivals = {"t.b": self.arrivals()} if "t.b" in selection else {}
+        for name in self.graph.order:
+            if name not in selection or any(need not in self.states for need in nodes[name].inputs):
+                continue
+            step = decide(nodes[name], self.states.get(name), self.states, arrivals.get(name), wishes)
+            if step.action not in ("none", "note"):
+                self.carry_out(nodes[name], step)
+            elif step.action == "note":
+                self.states[name] = replace(self.states[name], fingerprint=nodes[name].fingerprint)
+
+    def carry_out(self, node: Node, step: Step) -> None:
+        before = self.states.get(node.name)
+        new = self.from_files(step) if node.name == "t.b" else self.from_inputs(node, step)
+        adds = step.action == "append" and before is not None
+        old = (
+            self.rows[node.name, before.version.snapshot] if adds and before and before.version.snapshot else Counter()
+        )
+        self.clock += 1
+        version = Version(
+            epoch=(before.version.epoch if before else 0) + (not adds), number=self.clock, snapshot=self.clock
+        )
+        self.rows[node.name, self.clock] = old + new
+        lineage = ((self.clock, "append" if adds else "overwrite"), *(before.lineage if before else ()))
+        self.states[node.name] = state(
+            node,
+            version=version,
+            lineage=lineage,
+            inputs={name: self.states[name].version for name in node.inputs},
+        )
+
+    def from_files(self, step: Step) -> Counter[Any]:
+        assert step.arrivals is not None
+        found: Counter[Any] = Counter()
+        for file in step.arrivals.new if step.action == "append" else step.arrivals.landed:
+            value, time = self.folder[file.path]
+            found[file.path, value, self.code["t.b"]] += 1
+            self.took[file.path] = (replace(taken(file.path), modified_ns=time), value)
+        return found
+
+    def from_inputs(self, node: Node, step: Step) -> Counter[Any]:
+        given = {}
+        for name, wanted in step.ranges.items():
+            assert wanted.end is not None
+            whole = self.rows[name, wanted.end]
+            looked_up = name == "t.k"
+            given[name] = whole if wanted.start is None or looked_up else whole - self.rows[name, wanted.start]
+        return self.made(node.name, given)
+
+    def require_right(self, *, everything: bool) -> None:
+        """Every table is its function over its inputs at the versions it has consumed; or over the current ones."""
+        for name, now in self.states.items():
+            assert now.version.snapshot is not None
+            here = self.rows[name, now.version.snapshot]
+            if name == "t.b":
+                known = {(path, value) for path, (_, value) in self.took.items()}
+                assert {(path, value) for path, value, _ in here} == known
+                assert here.total() == len(known)
+                continue
+            if everything:
+                assert {n: v.number for n, v in now.inputs.items()} == {
+                    n: self.states[n].version.number for n in now.inputs
+                }
+            given = {n: self.rows[n, v.snapshot] for n, v in now.inputs.items() if v.snapshot is not None}
+            made_by = now.fingerprint.rpartition(" ")[2]
+            keep, self.code[name] = self.code[name], int(made_by)
+            assert here == self.made(name, given), name
+            self.code[name] = keep
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_after_any_history_every_table_is_its_function_over_what_it_consumed(seed: int) -> None:
+    chance = random.Random(seed)
+    lake = Lake()
+    for _ in range(120):
+        match chance.choice(["arrive", "arrive", "correct", "code", "select", "select", "all", "full"]):
+            case "arrive":
+                lake.folder[f"f{len(lake.folder)}"] = (chance.randrange(100), 0)
+            case "correct" if lake.folder:
+                name = chance.choice(sorted(lake.folder))
+                lake.folder[name] = (chance.randrange(100), lake.folder[name][1] + 1)
+            case "code":
+                lake.code[chance.choice(lake.graph.order)] += 1
+            case "select":
+                some = tuple(name for name in lake.graph.order if chance.random() < 0.5)
+                lake.run(some, Wishes())
+                lake.require_right(everything=False)
+            case "all":
+                lake.run(lake.graph.order, Wishes())
+                lake.require_right(everything=True)
+            case "full":
+                lake.run(lake.graph.order, Wishes(full_refresh=True))
+                lake.require_right(everything=True)
+            case _:
+                pass
