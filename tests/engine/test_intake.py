@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +284,42 @@ def test_line_numbers_are_exact_in_a_file_of_many_blocks(tmp_path: Path, monkeyp
         (line, f"{line},broken at {line}".encode()) for line in broken
     ]
     assert [line for line, *_ in found.aside["small.csv"]] == [3]
+
+
+EVERY_TYPE = """
+from icefield import append, files, table
+
+SCHEMA = (
+    "b BOOLEAN, t TINYINT, s SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, n DECIMAL(38,10), day DATE, at TIMESTAMP,"
+    " local TIMESTAMP_NTZ, x STRING, raw_ BINARY"
+)
+
+
+@table("bronze.orders", source=files("landing/orders/*.csv", schema=SCHEMA), refresh=append())
+def orders(rows):
+    return rows.drop("raw_")
+"""
+
+
+@pytest.mark.parametrize("binary", [True, False], ids=["by Spark", "at once"])
+def test_every_type_arrives_as_it_is(tmp_path: Path, binary: bool) -> None:
+    project = tiny(tmp_path, EVERY_TYPE if binary else EVERY_TYPE.replace(", raw_ BINARY", ""))
+    numbers, days = "true,-5,300,70000,-9000000000,0.5,0.1,-12345.0000000001", "2026-08-01,2026-08-01 10:00:00.25"
+    values = f"{numbers},{days},1999-12-31T23:59:59,ä"
+    names = "b,t,s,i,l,f,d,n,day,at,local,x"
+    tail = (",raw_", ",x") if binary else ("", "")
+    project.land("a.csv", f"{names}{tail[0]}\n{values}{tail[1]}\n{',' * (11 + binary)}\n".encode())
+    result = project.run()
+    assert result.status == "published", result.error
+    asked = names.replace(",at,", ',epoch_us("at"),')
+    kept = project.ask(f"SELECT {asked} FROM bronze.orders ORDER BY source_line")
+    assert kept == [
+        (
+            True, -5, 300, 70000, -9000000000, 0.5, 0.1, Decimal("-12345.0000000001"), dt.date(2026, 8, 1),
+            1785578400250000, dt.datetime(1999, 12, 31, 23, 59, 59), "ä",
+        ),
+        (None,) * 12,
+    ]  # fmt: skip
 
 
 def test_later_arrivals_are_compared_with_what_is_there(tmp_path: Path) -> None:

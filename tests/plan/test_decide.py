@@ -1,4 +1,4 @@
-"""What a table needs, decided without Spark: a case for each rule, then thousands of steps over a lake made of lists."""
+"""What a table needs, decided without Spark: a case for each rule, then thousands of steps over a lake of lists."""
 
 from __future__ import annotations
 

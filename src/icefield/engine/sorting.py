@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _ASCII = 128
 _MOST = LINE_LIMIT * 16
+#: A pattern may not ask for more repetitions.
+_REPEATS = 1000
 
 
 @dataclass(slots=True)
@@ -109,6 +111,8 @@ class CsvLines:
 
     def _well_quoted(self, block: Block, lines: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Whether every field is quoted as a whole or has no quote in it, and there are as many as the header has."""
+        if len(self.header) > _REPEATS:
+            return np.zeros(len(lines), bool)
         s, q = re.escape(self.separator), re.escape(self.quote)
         one = f"(?:{q}[^{q}]*(?:{q}{q}[^{q}]*)*{q}|[^{q}{s}\\r\\n]*)"
         texts = pa.array([block.text(at) for at in lines], pa.binary())
