@@ -14,12 +14,12 @@ from icefield.engine.quality import splitting
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, OriginLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from icefield.declare import Check, Column
+    from icefield.declare import Check, Column, RowCheck
     from icefield.graph import Graph, Node
     from icefield.graph.state import Repair
 
@@ -104,8 +104,7 @@ def _difference(wanted: list[tuple[str, str]], given: list[tuple[str, str]]) -> 
 
 def _require_checks(spark: SparkSession, node: Node, output: DataFrame, schemas: Mapping[str, StructType]) -> None:
     empty = visible(output)
-    for rule in node.row_checks:
-        _must_resolve(node, rule, empty, f"boolean({rule.predicate})")
+    _must_all_resolve(node, node.row_checks, empty)
     for check in node.table_checks:
         for table, expressions in _sql_of(node, check):
             if table == node.name:
@@ -131,6 +130,15 @@ def _sql_of(node: Node, check: Check) -> list[tuple[str, list[str]]]:
             return [(check.of or node.name, [check.column, f"boolean({check.where})"]), (check.to, [check.column])]
         case _:
             return []
+
+
+def _must_all_resolve(node: Node, checks: Sequence[RowCheck], frame: DataFrame) -> None:
+    """All at once, since analysing takes its time; one by one only to find out which it was."""
+    try:
+        _ = frame.selectExpr("1", *(f"boolean({check.predicate})" for check in checks)).schema
+    except PySparkException:
+        for check in checks:
+            _must_resolve(node, check, frame, f"boolean({check.predicate})")
 
 
 def _must_resolve(node: Node, check: Check, frame: DataFrame, *expressions: str) -> None:

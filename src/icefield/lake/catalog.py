@@ -7,6 +7,7 @@ publishing is one SQL transaction that moves pointers back.
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -61,12 +62,25 @@ class Catalog:
     def create(self, location: str) -> None:
         """Makes the catalog for a lake in this folder, all of it at once, where it is missing."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._connect() as db:
-            db.execute("PRAGMA journal_mode = WAL")
+        self._write_ahead()
         with self._transaction() as db:
             for statement in _SCHEMA.split(";"):
                 db.execute(statement)
             db.execute("INSERT OR IGNORE INTO icefield_lake VALUES ('location', ?)", (location,))
+
+    def _write_ahead(self) -> None:
+        """Lets readers and a writer work at the same time. SQLite does not wait by itself for this one change."""
+        give_up = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                with self._connect() as db:
+                    db.execute("PRAGMA journal_mode = WAL")
+            except CatalogBusy:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def pointers(self, catalog: str = LAKE) -> dict[str, str]:
         """Every table's current metadata file, as one consistent version of the whole lake."""
