@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from icefield.engine.archive import ArchiveUse
 from icefield.engine.jars import spark_folder
@@ -28,7 +29,14 @@ from icefield.errors import SessionError
 START_SECONDS = 120
 POLL_SECONDS = 0.005
 INITIAL_HEAP = "1g"
-ONLY_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+#: How much Java's optimising compiler is to do: nothing, only what pays within a minute, or all that it finds.
+Effort = Literal["least", "less", "full"]
+_DIRECTIVES = Path(__file__).with_name("compiler_directives.json")
+COMPILERS: Mapping[Effort, Sequence[str]] = {
+    "least": ("-XX:TieredStopAtLevel=1",),
+    "less": ("-XX:+UnlockDiagnosticVMOptions", f"-XX:CompilerDirectivesFile={_DIRECTIVES}"),
+    "full": (),
+}
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 # org.apache.spark.launcher.JavaModuleOptions of Spark 4.1
@@ -128,7 +136,7 @@ def start_jvm(
     conf: Mapping[str, str],
     log: Path,
     archive: ArchiveUse,
-    brief: bool = False,
+    effort: Effort = "full",
 ) -> Jvm:
     """Start the JVM and return at once; its output goes to the log file, never to the terminal."""
     scratch = Path(tempfile.mkdtemp(prefix="icefield-"))
@@ -137,7 +145,7 @@ def start_jvm(
         str(java.executable),
         "-cp",
         os.pathsep.join(str(path) for path in classes),
-        *([ONLY_QUICK_COMPILER] if brief else []),
+        *COMPILERS[effort],
         *_flags(java, conf, log),
         *archive.flags,
         *_main(conf, scratch),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from icefield.engine.archive import ArchiveUse, forget_archives, use_archive
 from icefield.engine.jars import Progress, cache_folder, ensure_jars
 from icefield.engine.java import find_java
-from icefield.engine.jvm import Jvm, class_path, is_local, start_jvm
+from icefield.engine.jvm import Effort, Jvm, class_path, is_local, start_jvm
 from icefield.errors import SessionError
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ _live: _Live | None = None
 
 
 def start_session(
-    *, app: str, conf: Mapping[str, str], log: Path, progress: Progress | None = None, brief: bool = False
+    *, app: str, conf: Mapping[str, str], log: Path, progress: Progress | None = None, effort: Effort = "full"
 ) -> SparkSession:
     """Start Spark, or hand over the session that this process has, with its log sent to this run's file from now on.
 
-    A `brief` session is for little work: nothing is compiled that would only pay after a while.
+    With less `effort`, Java compiles nothing that would only pay after a while: for a run of some seconds or a minute.
     """
     global _live
     with _lock:
@@ -71,7 +71,7 @@ def start_session(
         else:
             if _live is not None:  # its JVM has died: nothing of it can be used, or asked, any more
                 _forget_session()
-            _live = _start(wanted, log.absolute(), progress, brief=brief)
+            _live = _start(wanted, log.absolute(), progress, effort)
         return _live.spark
 
 
@@ -139,7 +139,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _start(conf: dict[str, str], log: Path, progress: Progress | None, *, brief: bool) -> _Live:
+def _start(conf: dict[str, str], log: Path, progress: Progress | None, effort: Effort) -> _Live:
     logging.getLogger("SQLQueryContextLogger").disabled = True  # every error it prints is raised as well
     _refuse_a_foreign_session()
     java = find_java()
@@ -149,7 +149,7 @@ def _start(conf: dict[str, str], log: Path, progress: Progress | None, *, brief:
     if not is_local(conf):
         conf = conf | {"spark.jars": ",".join([*filter(None, [conf.get("spark.jars")]), *map(str, jars)])}
     use = use_archive(java, classes, archives)
-    jvm = start_jvm(java=java, classes=classes, conf=conf, log=log, archive=use, brief=brief)
+    jvm = start_jvm(java=java, classes=classes, conf=conf, log=log, archive=use, effort=effort)
     try:
         gateway = _gateway(jvm)
     except SessionError:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from icefield.engine.audit import CheckResult
     from icefield.engine.jars import Jar
+    from icefield.engine.jvm import Effort
     from icefield.engine.receive import Received, Receiver
     from icefield.engine.stage import Stage, Staged
     from icefield.graph.state import Repair, TableState
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 #: Tables staged at the same time. More than this only makes Spark's jobs wait for one another.
 WORKERS = 4
 _names = BranchNames()
-#: A run over fewer rows is over before Java's optimising compiler would pay.
-FEW_ROWS = 500_000
+#: Runs over fewer rows are over before Java's optimising compiler would pay, at all or for the code of a single query.
+FEW_ROWS, SOME_ROWS = 500_000, 6_000_000
 #: How often a run that was overtaken is planned again before it gives up.
 TRIES = 5
 
@@ -160,9 +161,9 @@ class _Run:
         folder = self.lake.run_folder(self.run)
         folder.mkdir(parents=True, exist_ok=True)
         name, conf = f"icefield {self.project.name}", self.project.profile.spark
-        brief = self.order.once and rows_at_stake(plan, self.states) < FEW_ROWS
+        effort = self._effort(plan)
         log, fetching = folder / "spark.log", self._tell_of_fetching
-        session = Later(lambda: start_session(app=name, conf=conf, log=log, progress=fetching, brief=brief))
+        session = Later(lambda: start_session(app=name, conf=conf, log=log, progress=fetching, effort=effort))
 
         # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.
         from icefield.engine.receive import Receiver  # noqa: PLC0415
@@ -198,6 +199,12 @@ class _Run:
             repairs=self._repairs(),
             remake=self.order.full_refresh,
         )
+
+    def _effort(self, plan: Plan) -> Effort:
+        rows = rows_at_stake(plan, self.states)
+        if not self.order.once or rows >= SOME_ROWS:
+            return "full"
+        return "least" if rows < FEW_ROWS else "less"
 
     def _tell_of_fetching(self, _jar: Jar, done: int, total: int) -> None:
         phase: Phase = "start" if done >= total else "fetch"
