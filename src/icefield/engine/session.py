@@ -126,7 +126,7 @@ def _settings(app: str, conf: Mapping[str, str]) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             # 200, Spark's default, is for clusters: with few cores most of a small run would be task starts.
-            "spark.sql.shuffle.partitions": str(max(4, 2 * _cores())),
+            "spark.sql.shuffle.partitions": str(max(4, 2 * cores())),
         }
     settings |= conf
     extensions = [part for part in settings.get("spark.sql.extensions", "").split(",") if part]
@@ -135,7 +135,8 @@ def _settings(app: str, conf: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

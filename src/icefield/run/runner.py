@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -139,7 +138,9 @@ class _Run:
         return self._result(plan, "failed" if failed else "published", begun, published_ms)
 
     def _work(self, branch: Branch, plan: Plan) -> int | None:
-        with ThreadPoolExecutor(_cores(), thread_name_prefix="reader") as readers:
+        from icefield.engine.session import cores  # noqa: PLC0415 - for real runs only
+
+        with ThreadPoolExecutor(cores(), thread_name_prefix="reader") as readers:
             try:
                 with self._phase("start"):
                     stage = self._start(branch, plan, readers)
@@ -447,10 +448,6 @@ class _Phase:
 
     def __exit__(self, *_: object) -> None:
         self.run.phases[self.name] = time.monotonic() - self.begun
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _record(lake: EmbeddedLake, rows: Journal, deaths: Collection[str] = ()) -> None:
