@@ -97,3 +97,28 @@ def test_repeats_are_found_whatever_the_function_does(tmp_path: Path, what: str,
     before = project.everything()
     assert project.run(full_refresh=True).status == "published"
     assert project.everything() == before
+
+
+@pytest.mark.spark
+def test_more_than_ten_checks_do_not_get_in_each_others_way(tmp_path: Path) -> None:
+    pairs = [(a, b) for a in ("id", "customer", "amount", "at") for b in ("id", "customer", "amount", "at") if a != b]
+    checks = ", ".join(["unique('id')", *(f"unique({a!r}, {b!r})" for a, b in pairs if "id" in (a, b))])
+    more = ", ".join(f"unique('id', {a!r}, {b!r})" for a, b in pairs if "id" not in (a, b))
+    project = tiny(tmp_path, TABLE.replace('unique("id")', f"{checks}, {more}").replace("{}", "rows"))
+    project.land("a.csv", [order(1, "ann"), order(1, "bob"), order(2, "ann")])
+    result = project.run()
+    assert result.status == "published", result.error
+    assert project.ask("SELECT id, customer FROM bronze.orders ORDER BY id") == [(1, "ann"), (2, "ann")]
+    assert project.ask("SELECT reasons FROM bronze.orders__quarantine") == [(["id is unique"],)]
+
+
+@pytest.mark.spark
+def test_zero_and_minus_zero_are_one_key(tmp_path: Path) -> None:
+    source = TABLE.replace("id BIGINT", "id DOUBLE").replace("{}", "rows")
+    project = tiny(tmp_path, source)
+    project.land("a.csv", [order("0.0"), order("-0.0"), order("1.5")])
+    assert project.run().status == "published"
+    assert sorted(project.ask("SELECT id FROM bronze.orders")) == [(0.0,), (1.5,)]
+    project.declare(source.replace('otherwise="quarantine"', 'otherwise="fail"'))
+    result = project.run(full_refresh=True)
+    assert [(c.check, c.failed_rows) for c in result.checks if c.status == "failed"] == [("id is unique", 1)]

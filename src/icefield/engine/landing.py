@@ -17,6 +17,7 @@ from icefield.graph.state import Arrivals, FilesTaken, LandedFile, TakenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from io import BufferedIOBase
 
     from icefield.declare import Files
 
@@ -146,7 +147,7 @@ def read_header(root: Path, file: LandedFile, source: Files) -> tuple[tuple[str,
     """A CSV file's columns in its own order, as declared names ("" for one to leave out), and its first line."""
     path = root / file.path
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as handle:
+        with open_file(path) as handle:
             line = handle.readline(_HEADER_BYTES)
     except (OSError, EOFError) as error:
         raise unreadable(path, error) from error
@@ -166,6 +167,11 @@ def read_header(root: Path, file: LandedFile, source: Files) -> tuple[tuple[str,
     return _match_header(file, [name.strip() for name in names], source), text
 
 
+def open_file(path: Path) -> BufferedIOBase:
+    """A file's bytes, unpacked where it is packed."""
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
 def require_unchanged(root: Path, files: Iterable[LandedFile]) -> None:
     """Stops the run where a file is not what it was when the run looked at it first."""
     for file in files:
@@ -174,11 +180,16 @@ def require_unchanged(root: Path, files: Iterable[LandedFile]) -> None:
         except OSError as error:
             raise unreadable(root / file.path, error) from error
         if (stat.st_size, stat.st_mtime_ns) != (file.size, file.modified_ns):
-            raise FileChanged(
-                f"{file.path} changed while it was being read",
-                where=file.path,
-                remedy="write files under another name and rename them when they are complete, then run again",
-            )
+            raise changed(file.path)
+
+
+def changed(path: str) -> FileChanged:
+    """The error for a file that is not what it was when the run looked at it first."""
+    return FileChanged(
+        f"{path} changed while it was being read",
+        where=path,
+        remedy="write files under another name and rename them when they are complete, then run again",
+    )
 
 
 def unreadable(path: Path, error: OSError | EOFError) -> FileUnreadable:

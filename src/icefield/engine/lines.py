@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from icefield.errors import FileChanged
+from icefield.engine.landing import changed, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +86,7 @@ class Block:
 
 def read_blocks(piece: Piece) -> Iterator[Block | LongLine]:
     """The lines of a piece, in order."""
-    with _open(piece.path) as file:
+    with open_file(piece.path) as file:
         number, rest, chunks = piece.first, b"", _chunks(file, piece.start, piece.end)
         for chunk in chunks:
             data = rest + chunk
@@ -129,16 +128,8 @@ def fetch_lines(path: Path, wanted: NDArray[np.int64]) -> list[bytes]:
         here = wanted[(wanted >= block.first) & (wanted < block.first + len(block))]
         found += [block.text(int(number) - block.first)[:LINE_LIMIT] for number in here]
     if len(found) != len(wanted):
-        raise FileChanged(
-            f"{path.name} has fewer lines than when it was read first",
-            where=str(path),
-            remedy="write files under another name and rename them when they are complete, then run again",
-        )
+        raise changed(str(path))
     return found
-
-
-def _open(path: Path) -> BufferedIOBase:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def _chunks(file: BufferedIOBase, start: int = 0, end: int | None = None) -> Iterator[bytes]:

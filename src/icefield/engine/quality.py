@@ -99,12 +99,12 @@ def split(
         marked = _mended(marked, repairs, _all_hold(row_checks), scratch / "waiting")
     passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS)
     result = Split(good=passing, passing=passing)
-    told = [] if landed is None else [(f"{MALFORMED}", "quarantine", landed.malformed)]
+    told = [] if landed is None else [(MALFORMED, "quarantine", landed.malformed)]
     frames = [] if landed is None or landed.problems is None else [_malformed(landed, landed.problems, output)]
     if row_checks or unique_checks:
         untouched = None if replayed or landed is None else landed
-        late = [_Late(check, passing, untouched, old, scratch / f"unique-{n}") for n, check in enumerate(unique_checks)]
-        picked = _Picked(marked, late, scratch / "picked")
+        repeats = [_Late(check, n, passing, untouched, old, scratch) for n, check in enumerate(unique_checks)]
+        picked = _Picked(marked, repeats, scratch / "picked")
         frames += [picked.failing, *(one.frame for one in picked.late)]
         told += picked.told
         result.unfetched = picked.origins
@@ -180,13 +180,19 @@ class _Late:
     """Rows that came later than another with the same key."""
 
     def __init__(
-        self, check: Unique, passing: DataFrame, landed: Landed | None, old: DataFrame | None, folder: Path
+        self,
+        check: Unique,
+        number: int,
+        passing: DataFrame,
+        landed: Landed | None,
+        old: DataFrame | None,
+        scratch: Path,
     ) -> None:
         self.check = check
-        self.flag_name = f"_icefield_suspect_{folder.name[-1]}"
+        self.flag_name = f"_icefield_suspect_{number}"
         self.count = 0
-        self._folder = folder
-        keys = Keys(passing, check.columns, folder)
+        self._folder = scratch / f"unique-{number}"
+        keys = Keys(passing, check.columns, self._folder)
         at_hand = None if landed is None else landed.repeated(check.columns, passing)
         if at_hand is not None and landed is not None:
             self._value, self._wanted = F.col(quoted(check.columns[0])).cast("bigint"), at_hand

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from icefield.plan import Step
 
 
+#: Of more than this no values are kept while reading: a line is one of 8 bytes.
+_WATCHED_BYTES = 1 << 30
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """Files and what was read from them; a step that only notes files reads nothing."""
 
-    action: str
     intakes: list[Intake]
     reading: Reading | None = None
 
@@ -48,13 +51,15 @@ class Receiver:
         source, arrivals = node.source, step.arrivals
         if not isinstance(source, Files) or arrivals is None:
             return None
-        received = Received(action=step.action, intakes=self._intakes(source, step, arrivals))
+        received = Received(intakes=self._intakes(source, step, arrivals))
         if step.action == "note":
             return received
         folder = self.scratch / node.name / "landed"
-        lines, watched = received.of_lines(), _watched(node, source)
+        lines = received.of_lines()
+        few = sum(taken.file.size for taken in lines) <= _WATCHED_BYTES
+        watched = _watched(node, source) if few else []
         reading = read_lines(self.root, source, lines, folder, self.pool, zone=self.zone, watched=watched)
-        return Received(action=step.action, intakes=received.intakes, reading=reading)
+        return Received(intakes=received.intakes, reading=reading)
 
     def _intakes(self, source: Files, step: Step, arrivals: Arrivals) -> list[Intake]:
         """The files that a step reads; a rebuild keeps the places they had."""

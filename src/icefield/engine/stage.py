@@ -121,10 +121,7 @@ class Stage:
     def _receive(self, node: Node, step: Step) -> Received | None:
         """What the step takes in: read already, while Spark started, or read now."""
         begun = self.received.get(node.name)
-        received = begun.result() if begun is not None else None
-        if received is None or received.action != step.action:
-            received = self.receiver.receive(node, step)
-        return received
+        return begun.result() if begun is not None else self.receiver.receive(node, step)
 
     def _land(self, node: Node, received: Received) -> Landed:
         assert isinstance(node.source, Files)
