@@ -3,16 +3,41 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from icefield import between, full, reconciles, references, sql, table, unique
+from icefield import accumulate, between, by_key, reconciles, references, sql, table, unique
 
 COMPLETED = "status = 'completed'"
 VIP_LTV, VIP_ORDERS = 1000, 3
 SILVER_WITH_CUSTOMERS = ["silver.customer_sessions", "silver.payment_analysis", "silver.support_metrics"]
 
 
+def with_segment(totals: DataFrame) -> DataFrame:
+    """A customer's columns, from the totals."""
+    return totals.select(
+        "customer_id",
+        "total_sessions",
+        "converted_sessions",
+        "total_orders",
+        "total_ltv",
+        F.round(F.try_divide("total_ltv", "total_orders"), 2).cast("DECIMAL(18,2)").alias("avg_order_value"),
+        F.try_divide("converted_sessions", "total_sessions").alias("conversion_rate"),
+        "support_tickets_count",
+        "last_activity_at",
+        segment().alias("customer_segment"),
+    )
+
+
 @table(
     "gold.customer_summary",
-    refresh=full(),
+    refresh=accumulate(
+        "customer_id",
+        total_sessions="count",
+        converted_sessions="count",
+        total_orders="count",
+        total_ltv="sum",
+        support_tickets_count="count",
+        last_activity_at="max",
+        finish=with_segment,
+    ),
     tags=["customers"],
     columns="""customer_id BIGINT, total_sessions BIGINT, converted_sessions BIGINT,
                total_orders BIGINT COMMENT 'completed payments', total_ltv DECIMAL(18,2) COMMENT 'their sum',
@@ -45,7 +70,7 @@ def customer_summary(
     )
     tickets = support_metrics.select("customer_id", F.lit(1).alias("tickets"), F.col("created_at").alias("active_at"))
     rows = visits.unionByName(payments, allowMissingColumns=True).unionByName(tickets, allowMissingColumns=True)
-    totals = rows.groupBy("customer_id").agg(
+    return rows.groupBy("customer_id").agg(
         total("sessions").alias("total_sessions"),
         total("converted").alias("converted_sessions"),
         total("orders").alias("total_orders"),
@@ -53,23 +78,11 @@ def customer_summary(
         total("tickets").alias("support_tickets_count"),
         F.max("active_at").alias("last_activity_at"),
     )
-    return totals.select(
-        "customer_id",
-        "total_sessions",
-        "converted_sessions",
-        "total_orders",
-        "total_ltv",
-        F.round(F.try_divide("total_ltv", "total_orders"), 2).cast("DECIMAL(18,2)").alias("avg_order_value"),
-        F.try_divide("converted_sessions", "total_sessions").alias("conversion_rate"),
-        "support_tickets_count",
-        "last_activity_at",
-        segment().alias("customer_segment"),
-    )
 
 
 daily_metrics = table(
     "gold.daily_metrics",
-    refresh=full(),
+    refresh=by_key("transaction_date"),  # distinct customers do not merge, and a day's payments arrive together
     tags=["revenue"],
     columns="""transaction_date DATE, total_revenue DECIMAL(18,2) COMMENT 'completed payments',
                total_orders BIGINT COMMENT 'completed payments',
@@ -91,9 +104,28 @@ daily_metrics = table(
 )(sql("daily_metrics.sql"))
 
 
+def with_rate(totals: DataFrame) -> DataFrame:
+    """A product's columns, from the totals."""
+    return totals.select(
+        "product_id",
+        "product_views",
+        "product_purchases",
+        F.try_divide("product_purchases", "product_views").alias("conversion_rate"),
+        "revenue_generated",
+        "current_stock_level",
+    )
+
+
 @table(
     "gold.product_summary",
-    refresh=full(),
+    refresh=accumulate(
+        "product_id",
+        product_views="count",
+        product_purchases="count",
+        revenue_generated="sum",
+        current_stock_level="sum",
+        finish=with_rate,
+    ),
     tags=["revenue", "inventory"],
     columns="""product_id BIGINT, product_views BIGINT, product_purchases BIGINT COMMENT 'purchase events',
                conversion_rate DOUBLE COMMENT 'purchases / views; empty without views',
@@ -111,19 +143,11 @@ def product_summary(customer_events: DataFrame, payment_analysis: DataFrame, sto
     paid = payment_analysis.select("product_id", F.expr(f"IF({COMPLETED}, amount, 0)").alias("revenue"))
     held = stock_levels.select("product_id", F.col("stock_quantity").alias("stock"))
     rows = seen.unionByName(paid, allowMissingColumns=True).unionByName(held, allowMissingColumns=True)
-    totals = rows.groupBy("product_id").agg(
+    return rows.groupBy("product_id").agg(
         total("views").alias("product_views"),
         total("purchases").alias("product_purchases"),
         total("revenue").cast("DECIMAL(18,2)").alias("revenue_generated"),
         total("stock").alias("current_stock_level"),
-    )
-    return totals.select(
-        "product_id",
-        "product_views",
-        "product_purchases",
-        F.try_divide("product_purchases", "product_views").alias("conversion_rate"),
-        "revenue_generated",
-        "current_stock_level",
     )
 
 

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from icefield import append, full, reconciles, references, setting, table, unique
+from icefield import accumulate, append, reconciles, references, setting, table, unique
 
 HIGH_VALUE = setting("high_value", 500)
 NIGHT_BEGINS, NIGHT_ENDS = 23, 6
@@ -17,9 +17,39 @@ ARRIVAL = """ingested_at TIMESTAMP COMMENT 'start of the run that first took the
              source_file STRING COMMENT 'the landed file, relative to the project'"""
 
 
+def with_outcome(visits: DataFrame) -> DataFrame:
+    """A session's columns, from what was counted in it."""
+    return visits.select(
+        "customer_id",
+        "session_id",
+        "session_start",
+        "session_end",
+        seconds_between("session_start", "session_end").alias("session_duration_seconds"),
+        "event_count",
+        "view_count",
+        "click_count",
+        "add_to_cart_count",
+        "purchase_count",
+        (F.col("purchase_count") > 0).alias("is_converted"),
+        ((F.col("add_to_cart_count") > 0) & (F.col("purchase_count") == 0)).alias("is_abandoned"),
+        (F.col("event_count") == 1).alias("is_bounce"),
+    )
+
+
 @table(
     "silver.customer_sessions",
-    refresh=full(),
+    refresh=accumulate(
+        "customer_id",
+        "session_id",
+        session_start="min",
+        session_end="max",
+        event_count="count",
+        view_count="count",
+        click_count="count",
+        add_to_cart_count="count",
+        purchase_count="count",
+        finish=with_outcome,
+    ),
     tags=["customers"],
     columns="""customer_id BIGINT, session_id STRING,
                session_start TIMESTAMP COMMENT 'first event', session_end TIMESTAMP COMMENT 'last event',
@@ -44,7 +74,7 @@ def customer_sessions(customer_events: DataFrame) -> DataFrame:
     def events(kind: str) -> Column:
         return F.count_if(F.col("event_type") == kind).alias(f"{kind}_count")
 
-    visits = customer_events.groupBy("customer_id", "session_id").agg(
+    return customer_events.groupBy("customer_id", "session_id").agg(
         F.min("event_timestamp").alias("session_start"),
         F.max("event_timestamp").alias("session_end"),
         F.count("*").alias("event_count"),
@@ -52,21 +82,6 @@ def customer_sessions(customer_events: DataFrame) -> DataFrame:
         events("click"),
         events("add_to_cart"),
         events("purchase"),
-    )
-    return visits.select(
-        "customer_id",
-        "session_id",
-        "session_start",
-        "session_end",
-        seconds_between("session_start", "session_end").alias("session_duration_seconds"),
-        "event_count",
-        "view_count",
-        "click_count",
-        "add_to_cart_count",
-        "purchase_count",
-        (F.col("purchase_count") > 0).alias("is_converted"),
-        ((F.col("add_to_cart_count") > 0) & (F.col("purchase_count") == 0)).alias("is_abandoned"),
-        (F.col("event_count") == 1).alias("is_bounce"),
     )
 
 
@@ -148,9 +163,14 @@ def support_metrics(support_tickets: DataFrame) -> DataFrame:
     )
 
 
+def newest_count(counted: DataFrame) -> DataFrame:
+    """The newest count's columns."""
+    return counted.select("product_id", "warehouse_id", "newest.stock_quantity", "newest.snapshot_timestamp")
+
+
 @table(
     "silver.stock_levels",
-    refresh=full(),
+    refresh=accumulate("product_id", "warehouse_id", newest="last", finish=newest_count),
     tags=["inventory"],
     columns="""product_id BIGINT, warehouse_id INT, stock_quantity INT COMMENT 'as last counted',
                snapshot_timestamp TIMESTAMP COMMENT 'when it was last counted'""",
@@ -159,8 +179,7 @@ def support_metrics(support_tickets: DataFrame) -> DataFrame:
 def stock_levels(inventory_health: DataFrame) -> DataFrame:
     """One row a product and warehouse: the newest count."""
     newest = F.max(F.struct("snapshot_timestamp", "snapshot_id", "stock_quantity")).alias("newest")
-    counted = inventory_health.groupBy("product_id", "warehouse_id").agg(newest)
-    return counted.select("product_id", "warehouse_id", "newest.stock_quantity", "newest.snapshot_timestamp")
+    return inventory_health.groupBy("product_id", "warehouse_id").agg(newest)
 
 
 def seconds_between(start: str, end: str) -> Column:

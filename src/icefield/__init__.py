@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.declare import Check as Check
 from icefield.declare import Source as Source
+from icefield.declare import accumulate as accumulate
 from icefield.declare import append as append
 from icefield.declare import between as between
+from icefield.declare import by_key as by_key
 from icefield.declare import expect as expect
 from icefield.declare import expect_table as expect_table
 from icefield.declare import files as files
@@ -31,8 +33,10 @@ __all__ = [
     "Check",
     "Lake",
     "Source",
+    "accumulate",
     "append",
     "between",
+    "by_key",
     "expect",
     "expect_table",
     "files",

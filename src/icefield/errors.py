@@ -140,6 +140,24 @@ class OriginLost(DeclarationError):
     code = "ICE-123"
 
 
+class KeyUnknown(DeclarationError):
+    """An input of a keyed table whose rows do not tell their key."""
+
+    code = "ICE-124"
+
+
+class PromiseBroken(DeclarationError):
+    """A function that does not do what its refresh kind promises."""
+
+    code = "ICE-125"
+
+
+class NotExact(DeclarationError):
+    """An incremental table whose function gives other values each time it is evaluated."""
+
+    code = "ICE-126"
+
+
 class ProjectError(IcefieldError):
     """The project folder or its settings."""
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from icefield.declare import Column, parse_columns
 from icefield.project import load_functions, open_project
+from icefield.project.project import Functions
 
 if TYPE_CHECKING:
     from icefield.graph import Graph
@@ -47,7 +48,7 @@ def graph() -> Graph:
 
 
 @pytest.fixture(scope="module")
-def functions() -> dict[str, Callable[..., Any]]:
+def functions() -> Functions:
     return load_functions(open_project(PROJECT))
 
 
@@ -158,27 +159,33 @@ def tickets(spark: SparkSession) -> DataFrame:
     )
 
 
-Functions = dict[str, Callable[..., Any]]
+def finished(functions: Functions, name: str, *inputs: DataFrame) -> DataFrame:
+    """What an accumulating table holds: the function's measures, finished."""
+    found: DataFrame = functions.finishes[name](functions[name](*inputs))
+    return found
 
 
 @pytest.fixture(scope="module")
 def built(
     functions: Functions, events: DataFrame, payments: DataFrame, inventory: DataFrame, tickets: DataFrame
 ) -> dict[str, DataFrame]:
-    sessions = functions["silver.customer_sessions"](events)
+    def built(name: str, *inputs: DataFrame) -> DataFrame:
+        return finished(functions, name, *inputs)
+
+    sessions = built("silver.customer_sessions", events)
     paid = functions["silver.payment_analysis"](payments)
     health = functions["silver.inventory_health"](inventory)
     support = functions["silver.support_metrics"](tickets)
-    stock = functions["silver.stock_levels"](health)
+    stock = built("silver.stock_levels", health)
     return {
         "silver.customer_sessions": sessions,
         "silver.payment_analysis": paid,
         "silver.inventory_health": health,
         "silver.support_metrics": support,
         "silver.stock_levels": stock,
-        "gold.customer_summary": functions["gold.customer_summary"](sessions, paid, support),
+        "gold.customer_summary": built("gold.customer_summary", sessions, paid, support),
         "gold.daily_metrics": functions["gold.daily_metrics"](paid),
-        "gold.product_summary": functions["gold.product_summary"](events, paid, stock),
+        "gold.product_summary": built("gold.product_summary", events, paid, stock),
     }
 
 
@@ -303,7 +310,9 @@ def test_customers_of_any_silver_table_are_summed_up(built: dict[str, DataFrame]
 
 
 def test_a_customer_with_orders_and_few_tickets_is_regular(functions: Functions, built: dict[str, DataFrame]) -> None:
-    summary = functions["gold.customer_summary"](
+    summary = finished(
+        functions,
+        "gold.customer_summary",
         built["silver.customer_sessions"],
         built["silver.payment_analysis"],
         built["silver.support_metrics"].where("ticket_id < 4"),

@@ -30,9 +30,7 @@ def accepted(project: Project, names: list[str] | None) -> tuple[str, ...]:
 def undeclared(project: Project, tables: list[str]) -> list[str]:
     """Tables of the lake that no declaration stands behind (any more)."""
     graph = project.graph
-    return [
-        t for t in tables if t not in graph and not t.startswith("ops.") and t.removesuffix("__quarantine") not in graph
-    ]
+    return [table for table in tables if table not in graph and not graph.keeps(table)]
 
 
 def same_project(path: Path) -> str:

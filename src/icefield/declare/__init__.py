@@ -27,10 +27,15 @@ from icefield.declare.partitions import Partition as Partition
 from icefield.declare.partitions import parse_partition as parse_partition
 from icefield.declare.queries import Query as Query
 from icefield.declare.queries import sql as sql
+from icefield.declare.refresh import Accumulate as Accumulate
 from icefield.declare.refresh import Append as Append
+from icefield.declare.refresh import ByKey as ByKey
 from icefield.declare.refresh import Full as Full
+from icefield.declare.refresh import Keyed as Keyed
 from icefield.declare.refresh import Refresh as Refresh
+from icefield.declare.refresh import accumulate as accumulate
 from icefield.declare.refresh import append as append
+from icefield.declare.refresh import by_key as by_key
 from icefield.declare.refresh import full as full
 from icefield.declare.registry import Location as Location
 from icefield.declare.registry import Registry as Registry

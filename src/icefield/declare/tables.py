@@ -75,7 +75,7 @@ def table(
     _must_be_a_name(name)
     must_be_one_of("otherwise", otherwise)
     _must_be(Source, "source", source, 'files("landing/*.csv", schema="...")')
-    _must_be(Refresh, "refresh", refresh, "append() or full()")
+    _must_be(Refresh, "refresh", refresh, "append(), by_key(...), accumulate(...) or full()")
     kept = _checks(checks, otherwise, has_source=source is not None or _a_source_in(inputs))
     build = functools.partial(
         Table,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from icefield.declare import ExpectTable, Reconciles, References, format_columns
+from icefield.declare import Accumulate, ExpectTable, Reconciles, References, format_columns
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN
+from icefield.engine.promises import finished, measured, require_keys
 from icefield.engine.quality import splitting
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, OriginLost
 
@@ -24,21 +26,46 @@ if TYPE_CHECKING:
     from icefield.graph.state import Repair
 
 
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What the functions of a project give: columns, without icefield's own.
+
+    `measures` are those of accumulating tables before `finish`; `apart` are the tables that need them kept beside.
+    """
+
+    schemas: dict[str, StructType] = field(default_factory=dict)
+    measures: dict[str, StructType] = field(default_factory=dict)
+    apart: set[str] = field(default_factory=set)
+
+
 def derive_schemas(
-    spark: SparkSession, graph: Graph, functions: Mapping[str, Callable[..., Any]], known: Mapping[str, StructType]
-) -> dict[str, StructType]:
-    """The columns of every table, without icefield's own; `known` are tables that are read but not declared."""
-    schemas: dict[str, StructType] = dict(known)
+    spark: SparkSession,
+    graph: Graph,
+    functions: Mapping[str, Callable[..., Any]],
+    finishes: Mapping[str, Callable[..., Any]],
+) -> Derived:
+    """The columns of every table; whatever its function, checks and refresh cannot mean is refused."""
+    found = Derived()
     outputs: dict[str, DataFrame] = {}
     for name in graph.order:
         node = graph[name]
-        if name in functions and all(table in schemas for table in node.inputs):
-            outputs[name] = _call_empty(spark, node, functions[name], schemas)
-            schemas[name] = visible(outputs[name]).schema
-            _require_contract(node, schemas[name])
+        output = _call_empty(spark, node, functions[name], found.schemas)
+        if isinstance(node.refresh, Accumulate):
+            found.measures[name] = measured(node, output)
+            if name in finishes:
+                output, whole = finished(spark, node, finishes[name], found.measures[name])
+            else:
+                whole = True
+            if splitting(node)[0] or not whole:  # what is shown does not tell all the measures
+                found.apart.add(name)
+        outputs[name] = output
+        found.schemas[name] = visible(output).schema
+        _require_contract(node, found.schemas[name])
+        if node.keys:
+            require_keys(spark, node, found.schemas)
     for name, output in outputs.items():
-        _require_checks(spark, graph[name], output, schemas)
-    return schemas
+        _require_checks(spark, graph[name], output, found.schemas)
+    return found
 
 
 def visible(frame: DataFrame) -> DataFrame:

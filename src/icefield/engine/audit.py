@@ -70,15 +70,24 @@ def _split_result(node: Node, name: str, kind: str, otherwise: str, count: int) 
     return CheckResult(table=node.name, check=name, kind=kind, otherwise=otherwise, status=status, failed_rows=count)
 
 
-def own_results(node: Node, new_rows: DataFrame, whole: DataFrame, now_ms: int, scratch: Path) -> list[CheckResult]:
-    """Checks that need only the table itself: rows by what this run wrote, the table by all that it holds."""
+def own_results(
+    node: Node, new_rows: DataFrame, whole: DataFrame, now_ms: int, scratch: Path, *, by_key: bool = False
+) -> list[CheckResult]:
+    """Checks that need only the table itself: rows by what this run wrote, the table by all that it holds.
+
+    `by_key`: the new rows are all that the table has of their keys.
+    """
     results = _row_results(node, new_rows)
     for number, check in enumerate(node.table_checks):
         if check.otherwise in SPLITTING:
             continue
         match check:
             case Unique():
-                results.append(_timed(node, check, partial(_repeated, check, whole, scratch / f"check-{number}")))
+                # What repeats another row has the same key as it, and the other keys were found unique before.
+                among = (
+                    new_rows if by_key and check.otherwise == "fail" and set(node.keys) <= {*check.columns} else whole
+                )
+                results.append(_timed(node, check, partial(_repeated, check, among, scratch / f"check-{number}")))
             case ExpectTable():
                 results.append(_timed(node, check, partial(_aggregate, check, whole)))
             case FreshWithin():

@@ -25,6 +25,17 @@ def hands_through(rows: DataFrame, output: DataFrame, column: str) -> bool:
     return bool(plan.children().isEmpty())
 
 
+def steps_of(output: DataFrame) -> list[str]:
+    """What happens to rows on their way, by the names that Spark has for it; a step of several inputs ends the list."""
+    plan, names = _analysed(output), []
+    while not plan.children().isEmpty():
+        names.append(str(plan.nodeName()))
+        if plan.children().size() > 1:
+            break
+        plan = plan.children().apply(0)
+    return names
+
+
 def _analysed(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()
 

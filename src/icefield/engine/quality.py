@@ -20,6 +20,7 @@ from icefield.declare import Unique
 from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, MALFORMED, PROBLEM, RAW, REASONS, ROW
 from icefield.engine.repair import discard, mend
 from icefield.engine.repeats import Keys, flagged, hashes_of, late, small
+from icefield.engine.scratch import store
 from icefield.engine.tables import quoted, text
 from icefield.errors import RowsLost
 
@@ -113,10 +114,15 @@ def split(
     if frames:
         result.bad = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
     if result.bad is not None and any(repair.kind == "discard" for repair in repairs):
-        result.bad = _stored(discard(result.bad, repairs), scratch / "bad")
+        result.bad = store(discard(result.bad, repairs), scratch / "bad").frame
         told = _told(pq.read_table(scratch / "bad", columns=[REASONS, FATE]))
     _count(result, told)
     return result
+
+
+def kept(node: Node, rows: DataFrame) -> DataFrame:
+    """The rows that no check takes out; for tables without a source, where rows stand alone."""
+    return rows.where(_all_hold(splitting(node)[0]))
 
 
 def _all_hold(checks: tuple[RowCheck, ...]) -> str:
@@ -135,16 +141,10 @@ def _marked(output: DataFrame, checks: tuple[RowCheck, ...]) -> DataFrame:
 
 def _mended(marked: DataFrame, repairs: Sequence[Repair], all_hold: str, place: Path) -> DataFrame:
     """The same with repairs applied: rows that pass now are no longer marked."""
-    failing = _stored(marked.where(_FAILED), place)
+    failing = store(marked.where(_FAILED), place).frame
     mended, still = mend(failing, repairs, all_hold)
     sound = {_FAILED: F.lit(False)}  # noqa: FBT003 - Spark's literal
     return marked.where(f"NOT {_FAILED}").unionByName(mended.withColumns(sound)).unionByName(still)
-
-
-def _stored(frame: DataFrame, place: Path) -> DataFrame:
-    """The frame, evaluated once."""
-    frame.write.mode("overwrite").parquet(str(place))
-    return frame.sparkSession.read.schema(frame.schema).parquet(str(place))
 
 
 class _Picked:
@@ -155,7 +155,7 @@ class _Picked:
         for one in late:
             suspicious = one.flag(suspicious)
         wanted = " OR ".join([_FAILED, *(one.flag_name for one in late)])
-        rows = _stored(suspicious.where(wanted).select(*(quoted(c) for c in marked.columns)), place)
+        rows = store(suspicious.where(wanted).select(*(quoted(c) for c in marked.columns)), place).frame
         has_origin = set(IDENTITY) <= set(rows.columns)
         keys = {column for one in late for column in one.check.columns}
         known = [*IDENTITY, *keys] if has_origin else []

@@ -25,7 +25,7 @@ _HASH = "_icefield_hash"
 #: More rows than this are counted by Spark: the driver would need 16 bytes for each.
 _IN_MEMORY = 20_000_000
 #: Up to so many rows a side of a join is sent to everyone, and up to so many values are listed in a condition.
-_SMALL, _LISTED = 1_000_000, 2_000
+SMALL, _LISTED = 1_000_000, 2_000
 
 
 class Keys:
@@ -87,7 +87,7 @@ def flagged(rows: DataFrame, value: Column, wanted: NDArray[np.int64], flag: str
 
 def small(frame: DataFrame, count: int) -> DataFrame:
     """A side of a join, with a word to Spark where it is small."""
-    return F.broadcast(frame) if count <= _SMALL else frame
+    return F.broadcast(frame) if count <= SMALL else frame
 
 
 def late(rows: pa.Table, columns: Sequence[str], known: pa.Table | None) -> NDArray[np.intp]:

@@ -119,6 +119,7 @@ def _settings(app: str, conf: Mapping[str, str]) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # of scratch files, which Arrow reads, too
         "spark.sql.adaptive.enabled": "true",
     }
     if is_local(settings):

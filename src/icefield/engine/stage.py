@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import functions as F
@@ -11,8 +11,16 @@ from pyspark.sql import functions as F
 from icefield.declare import Files
 from icefield.engine import intake, quality
 from icefield.engine.analyse import visible
+from icefield.engine.changes import numbered
+from icefield.engine.difference import difference
 from icefield.engine.landing import digest, require_unchanged, sha256
+from icefield.engine.renewal import Renewal
+from icefield.engine.replacing import tell
+from icefield.engine.scratch import store
+from icefield.engine.trial import try_promise
+from icefield.engine.update import Updated, update
 from icefield.failpoint import failpoint
+from icefield.graph import measures_of, quarantine_of
 from icefield.graph.state import TableState, Version
 from icefield.lake import metadata as meta
 
@@ -40,11 +48,6 @@ class Begun(Protocol):
         """What came of it, once it is there."""
 
 
-def quarantine_of(table: str) -> str:
-    """Where a table's rows wait that failed a check."""
-    return f"{table}__quarantine"
-
-
 @dataclass(slots=True, kw_only=True)
 class Staged:
     """What a step did to its table."""
@@ -59,6 +62,8 @@ class Staged:
     failures: Mapping[str, int] = field(default_factory=dict)
     files: Sequence[Mapping[str, Any]] = ()
     tables: tuple[str, ...] = ()
+    #: All rows that the table now has of the keys that were touched, where it was refreshed by key.
+    fresh: DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,14 @@ class Stage:
     tables: Tables
     root: Path
     functions: Mapping[str, Callable[..., Any]]
+    finishes: Mapping[str, Callable[..., Any]]
     schemas: Mapping[str, StructType]
+    #: The columns that the functions of accumulating tables give, before `finish`.
+    measures: Mapping[str, StructType]
+    #: Accumulating tables whose measures are kept beside them.
+    apart: frozenset[str]
+    #: Tables that tell what they removed and added.
+    followed: frozenset[str]
     started_ms: int
     receiver: Receiver
     received: Mapping[str, Begun]
@@ -84,13 +96,20 @@ class Stage:
         received = self._receive(node, step)
         if step.action == "note":
             return self._noted(node, step, state, received)
-        landed = self._land(node, received) if received is not None else None
         consumed = {name: inputs[name].version for name in node.inputs}
-        output = self.functions[node.name](**self._frames(node, step, landed))
-        split = self._split(node, step, state, output, landed)
+        if step.action == "update" and state is not None:
+            done = update(self, node, step, state)
+            if isinstance(done, Updated):
+                return self._staged_update(node, step, state, done, consumed)
+            step = rebuild_instead(step, f"{done.touched:,} of {done.keys:,} keys changed")
+        landed = self._land(node, received) if received is not None else None
+        output, beside = self._computed(node, step, landed)
+        split = self.split(node, step, state, output, landed)
         failpoint("stage.before-write", node.name)
         self._write(node, step, split)
-        touched = (node.name, *self._write_quarantine(node, step, split, landed))
+        touched = (node.name, *beside, *self._write_quarantine(node, step, split, landed))
+        if node.keys:
+            self._try_promise(node, step)
         failpoint("stage.written", node.name)
         if received is not None:
             require_unchanged(self.root, [taken.file for taken in received.intakes])
@@ -99,7 +118,36 @@ class Stage:
         read = sum(counts.values()) if landed is not None else None
         return self._result(node, step, state, split, consumed, files, touched, read)
 
+    def renewal(self, node: Node, step: Step) -> Renewal:
+        """The incremental way to the rows of a keyed table."""
+        return Renewal(
+            tables=self.tables,
+            node=node,
+            function=self.functions[node.name],
+            ranges=step.ranges,
+            scratch=self.scratch(node),
+        )
+
+    def _try_promise(self, node: Node, step: Step) -> None:
+        """Whenever everything was computed, some keys are computed the other way as well."""
+        staged = self.tables.branch.staged_metadata(node.name)
+        assert staged is not None
+        built = self.tables.read(node.name, staged["current-snapshot-id"])
+        measures, finish = self.measures.get(node.name), self.finishes.get(node.name)
+        try_promise(self.renewal(node, step), built, measures, finish, self.scratch(node))
+
     # -- reading
+
+    def _computed(self, node: Node, step: Step, landed: Landed | None) -> tuple[DataFrame, tuple[str, ...]]:
+        """The rows that the function gives, and the table with the measures behind them, if that stands beside."""
+        output = self.functions[node.name](**self._frames(node, step, landed))
+        finish = self.finishes.get(node.name)
+        if node.name not in self.apart:
+            return finish(output) if finish else output, ()
+        measures = store(output, self.scratch(node) / "measures").frame  # both tables come from the same values
+        name = measures_of(node.name)
+        self._replace_or_append(name, measures, None, step, f"The measures behind {node.name}.")
+        return finish(measures) if finish else measures, (name,)
 
     def _frames(self, node: Node, step: Step, landed: Landed | None) -> dict[str, DataFrame]:
         frames = {}
@@ -135,9 +183,10 @@ class Stage:
 
     # -- splitting and writing
 
-    def _split(
+    def split(
         self, node: Node, step: Step, state: TableState | None, output: DataFrame, landed: Landed | None
     ) -> Split:
+        """The rows that are kept, and those that a check takes out."""
         rows, unique = quality.splitting(node)
         if landed is None and not rows and not unique:
             return quality.Split(good=output)
@@ -168,14 +217,7 @@ class Stage:
         return (name,)
 
     def _replace_or_append(self, table: str, rows: DataFrame, node: Node | None, step: Step, comment: str) -> None:
-        if table not in self.tables.branch.base:
-            self.tables.create(table, rows.schema, node, comment)
-        elif self.remake and not self.tables.fits(table, rows.schema):
-            self.tables.branch.prepare(table)
-            self.tables.create(table, rows.schema, node, comment, replace=True)
-        else:
-            self.tables.branch.prepare(table)
-            self.tables.evolve(table, rows.schema, node)
+        self.tables.ready(table, rows.schema, node, comment, remake=self.remake)
         if step.action != "append" and table in self.tables.branch.base:
             self.tables.overwrite(table, rows)
         else:
@@ -197,10 +239,13 @@ class Stage:
         added, removed = self._counts(node.name)
         split.require_nothing_lost(node, added, read)
         changed = state is None or not self._is_same(node, state, added, removed)
+        epoch = changed and step.action != "append"
         if not changed:
             self._take_back(node.name)
             added = removed = 0
-        new = self._state(node, step, state, consumed, changed=changed)
+        elif step.action == "refresh" and state is not None and (told := self._tell_difference(node, state)):
+            touched, epoch = (*touched, told), False
+        new = self._state(node, step, state, consumed, changed=changed, epoch=epoch)
         return Staged(
             step=step,
             state=new,
@@ -213,6 +258,39 @@ class Stage:
             files=files,
             tables=touched,
         )
+
+    def _staged_update(
+        self, node: Node, step: Step, state: TableState, done: Updated, consumed: Mapping[str, Version]
+    ) -> Staged:
+        changed = bool(done.added or done.removed)
+        return Staged(
+            step=step,
+            state=self._state(node, step, state, consumed, changed=changed, epoch=False),
+            changed=changed,
+            rows_added=done.added,
+            rows_removed=done.removed,
+            quarantined=done.split.quarantined,
+            dropped=done.split.dropped,
+            failures=done.split.failures,
+            tables=done.tables,
+            fresh=done.fresh,
+        )
+
+    def _tell_difference(self, node: Node, state: TableState) -> str | None:
+        """Tells followers what a table that was computed again changed, if that is less than half of it."""
+        if node.name not in self.followed:
+            return None
+        staged = self.tables.branch.staged_metadata(node.name)
+        assert staged is not None
+        before = self.tables.read(node.name, state.version.snapshot)
+        after = self.tables.read(node.name, staged["current-snapshot-id"])
+        if before.columns != after.columns:
+            return None
+        change = numbered(difference(before, after, node.volatile), state.version.number + 1)
+        stored = store(change, self.scratch(node) / "difference")
+        if stored.count() > max(state.rows, meta.total_records(staged)):  # a changed row is told twice: old and new
+            return None
+        return tell(self.tables, node, stored)
 
     def _is_same(self, node: Node, state: TableState, added: int, removed: int) -> bool:
         """Whether the table holds the rows it held before, so that nothing needs to ripple downstream."""
@@ -243,16 +321,29 @@ class Stage:
         return int(now["summary"].get("added-records", 0)), int(now["summary"].get("deleted-records", 0))
 
     def _state(
-        self, node: Node, step: Step, state: TableState | None, consumed: Mapping[str, Version], *, changed: bool
+        self,
+        node: Node,
+        step: Step,
+        state: TableState | None,
+        consumed: Mapping[str, Version],
+        *,
+        changed: bool,
+        epoch: bool,
     ) -> TableState:
         staged = self.tables.branch.staged_metadata(node.name)
         assert staged is not None
         found = meta.table_state(node.name, staged)
-        epoch, number = (state.version.epoch, state.version.number) if state else (0, 0)
-        replaced = changed and step.action != "append"
+        before = state.version if state else Version(epoch=0, number=0, snapshot=None)
+        meddled = state is not None and state.meddled  # accepted: who reads it has to read all of it again
+        version = Version(
+            epoch=before.epoch + (epoch or meddled),
+            number=before.number + (changed or meddled),
+            snapshot=found.version.snapshot,
+        )
+        told = state.changes if state is not None and version.epoch == before.epoch else None
         return TableState(
             name=node.name,
-            version=Version(epoch=epoch + replaced, number=number + changed, snapshot=found.version.snapshot),
+            version=version,
             run=self.run,
             fingerprint=node.fingerprint,
             checks_fingerprint=node.checks_fingerprint,
@@ -262,13 +353,22 @@ class Stage:
             inputs=consumed,
             files=digest(step.arrivals.landed) if step.arrivals is not None else None,
             lineage=found.lineage,
+            changes=self._told_since(node, before, version, told),
             repairs=len(self.repairs.get(node.name, ())),
         )
+
+    def _told_since(self, node: Node, before: Version, now: Version, told: int | None) -> int | None:
+        """The number above which every change is told."""
+        if node.name not in self.followed:
+            return None
+        if told is not None:
+            return told
+        return before.number if now.epoch == before.epoch else now.number
 
     def _noted(self, node: Node, step: Step, state: TableState | None, received: Received | None) -> Staged:
         assert state is not None
         self.tables.branch.prepare(node.name)
-        new = self._state(node, step, state, state.inputs, changed=False)
+        new = self._state(node, step, state, state.inputs, changed=False, epoch=False)
         files = self._journal(node, step, received, {})
         return Staged(step=step, state=new, changed=False, files=files, tables=(node.name,))
 
@@ -297,6 +397,12 @@ class Stage:
             for taken in received.intakes
             if not _is_as_before(taken, before)
         ]
+
+
+def rebuild_instead(step: Step, reason: str) -> Step:
+    """The step that computes everything, in place of one that follows changes."""
+    ranges = {name: replace(wanted, start=None, after=None, until=None) for name, wanted in step.ranges.items()}
+    return replace(step, action="rebuild", reason=reason, ranges=ranges)
 
 
 def _is_as_before(taken: Intake, before: Mapping[str, Any]) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from icefield.errors import SchemaChanged
+from icefield.lake.ops import append_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from icefield.engine.keyed import KeySet
+    from icefield.engine.scratch import Stored
     from icefield.graph import Node
     from icefield.lake.branch import Branch
 
@@ -24,6 +28,9 @@ PROPERTIES = {
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
 }
+
+#: Up to so many rows are appended by PyIceberg.
+_FEW_ROWS = 100_000
 
 
 class Tables:
@@ -68,6 +75,17 @@ class Tables:
             f" TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})"
         )
 
+    def ready(self, table: str, schema: StructType, node: Node | None, comment: str, *, remake: bool = False) -> None:
+        """Makes a table, or gets it ready for rows of these columns; `remake`: made anew where they do not fit."""
+        if table not in self.branch.base:
+            self.create(table, schema, node, comment)
+            return
+        self.branch.prepare(table)
+        if remake and not self.fits(table, schema):
+            self.create(table, schema, node, comment, replace=True)
+        else:
+            self.evolve(table, schema, node)
+
     def fits(self, table: str, schema: StructType) -> bool:
         """Whether rows of these columns can be written to the table as it is, with columns added at most."""
         try:
@@ -93,6 +111,32 @@ class Tables:
     def overwrite(self, table: str, rows: DataFrame) -> None:
         """Replaces all rows, in one snapshot; older snapshots stay readable."""
         self._writer(table, rows).overwrite(F.lit(True))  # noqa: FBT003 - Spark's literal
+
+    def append_stored(self, table: str, rows: Stored, besides: Sequence[str] = ()) -> None:
+        """Adds rows that are in scratch files; few of them by PyIceberg, which takes a tenth of the time of Spark."""
+        count = rows.count()
+        if count > _FEW_ROWS:
+            self.append(table, rows.frame.drop(*besides))
+        elif count:
+            append_arrow(self.branch, table, rows.arrow().drop_columns(list(besides)))
+
+    def remove_keys(self, table: str, keys: KeySet) -> None:
+        """Takes out all rows of the given keys, by delete files; NULL is a key like any other."""
+        view = f"keys_{secrets.token_hex(4)}"
+        keys.stored.frame.select(*(quoted(name) for name in keys.names)).createOrReplaceTempView(view)
+        same = " AND ".join(f"t.{quoted(name)} <=> k.{quoted(name)}" for name in keys.names)
+        broadcast = "/*+ BROADCAST(k) */ " if keys.is_small else ""
+        try:
+            self.spark.sql(
+                f"MERGE INTO {self.qualified(table)} t USING (SELECT {broadcast}* FROM {view} k) k ON {same}"
+                " WHEN MATCHED THEN DELETE"
+            )
+        finally:
+            self.spark.catalog.dropTempView(view)
+
+    def replace_partitions(self, table: str, keys: KeySet, rows: DataFrame) -> None:
+        """Replaces whole partitions, also by nothing: the key is what the table is partitioned by."""
+        self._writer(table, rows).overwrite(keys.condition())
 
     def cancel(self) -> None:
         """Stops whatever Spark is doing for this run."""

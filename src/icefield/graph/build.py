@@ -42,7 +42,7 @@ def _node(
     return Node(
         name=table.name,
         edges=edges,
-        refresh=table.refresh,
+        refresh=table.refresh.plain,
         row_checks=tuple(check for check in checks if isinstance(check, RowCheck)),
         table_checks=tuple(check for check in checks if not isinstance(check, RowCheck)),
         columns=table.columns,

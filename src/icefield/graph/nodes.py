@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from icefield.declare import (
+    Accumulate,
     Append,
+    ByKey,
     Check,
     Column,
     ExpectTable,
     Files,
     FreshWithin,
     Full,
+    Keyed,
     Location,
     Reconciles,
     References,
@@ -25,6 +28,25 @@ from icefield.graph.codec import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+
+#: What icefield keeps beside a declared table, by the ending of its name.
+_BESIDE = ("quarantine", "changes", "state")
+
+
+def quarantine_of(table: str) -> str:
+    """Where a table's rows wait that failed a check."""
+    return f"{table}__quarantine"
+
+
+def changes_of(table: str) -> str:
+    """Where a table tells what it removed and added."""
+    return f"{table}__changes"
+
+
+def measures_of(table: str) -> str:
+    """Where a table keeps measures that its published columns do not show."""
+    return f"{table}__state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +90,11 @@ class Node:
         return next((edge.source for edge in self.edges if edge.source is not None), None)
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns by which it is refreshed, () where it is not refreshed by key."""
+        return self.refresh.keys if isinstance(self.refresh, Keyed) else ()
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """The tables it reads, each once, in the order of its parameters."""
         return tuple(dict.fromkeys(edge.table for edge in self.edges if edge.table is not None))
@@ -89,6 +116,11 @@ class Graph:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def keeps(self, name: str) -> bool:
+        """Whether a table is icefield's own: history, or what stands beside a declared table."""
+        table, _, ending = name.rpartition("__")
+        return name.startswith("ops.") or (ending in _BESIDE and table in self.nodes)
+
     def upstream(self, names: Iterable[str], depth: int | None = None) -> tuple[str, ...]:
         """Everything the named tables are made from, at most `depth` steps away, without themselves."""
         return self._reach(names, {name: node.inputs for name, node in self.nodes.items()}, depth)
@@ -104,6 +136,12 @@ class Graph:
             for table in self.nodes[name].inputs:
                 found[table].append(name)
         return {name: tuple(readers) for name, readers in found.items()}
+
+    def tells_changes(self, name: str) -> bool:
+        """Whether a table has to tell what it removed and added: someone follows it by key."""
+        if isinstance(self[name].refresh, Append):
+            return False  # what it adds can be read from the table itself
+        return any(self[reader].keys for reader in self.readers()[name])
 
     def to_json(self) -> str:
         """The whole graph as JSON text."""
@@ -132,7 +170,9 @@ class Graph:
 SERIALISED: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
+        Accumulate,
         Append,
+        ByKey,
         Column,
         Edge,
         ExpectTable,

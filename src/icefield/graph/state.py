@@ -17,6 +17,10 @@ class Version:
     number: int
     snapshot: int | None
 
+    def holds_rows_of(self, other: Version) -> bool:
+        """Whether both have the same rows: a compaction makes another snapshot of the same version."""
+        return (self.epoch, self.number) == (other.epoch, other.number)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesTaken:
@@ -42,6 +46,10 @@ class TableState:
     files: FilesTaken | None = None
     repairs: int = 0
     lineage: tuple[tuple[int, str], ...] = ()
+    #: What it removed and added is told for every number above this one; None: it tells nothing, or only appends.
+    changes: int | None = None
+    #: Its rows are not the ones that the last run left: someone else wrote to it, or rolled it back.
+    meddled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,15 +37,17 @@ def history(metadata: Metadata) -> tuple[TableVersion, ...]:
         if (snapshot := known.get(entry["snapshot-id"])) is None:  # expired
             continue
         steps = _steps(known, snapshot["snapshot-id"], before)
-        total = _count(snapshot, "total-records")
+        total = meta.records_in(snapshot["summary"])
+        added = sum(_count(step, "added-records") for step in steps)
+        earlier = versions[-1].rows_total if versions else total - added  # what came before is not known any more
         versions.append(
             TableVersion(
                 snapshot=snapshot["snapshot-id"],
                 published_at=dt.datetime.fromtimestamp(entry["timestamp-ms"] / 1000, dt.UTC),
                 run=snapshot["summary"].get(meta.RUN, ""),
                 operation=snapshot["summary"]["operation"],
-                rows_added=sum(_count(step, "added-records") for step in steps),
-                rows_removed=sum(_removed(step) for step in steps),
+                rows_added=added,
+                rows_removed=earlier + added - total,
                 rows_total=total,
                 growth=total - (versions[-1].rows_total if versions else 0),
                 bytes_total=_count(snapshot, "total-files-size"),
@@ -64,10 +66,6 @@ def _steps(known: dict[int, Metadata], last: int, before: int | None) -> list[Me
         steps.append(found)
         found = known.get(found.get("parent-snapshot-id"))  # type: ignore[arg-type]  # the first one has none
     return steps
-
-
-def _removed(snapshot: Metadata) -> int:
-    return _count(snapshot, "deleted-records") + _count(snapshot, "added-position-deletes")
 
 
 def _count(snapshot: Metadata, key: str) -> int:

@@ -57,7 +57,12 @@ def schema_columns(metadata: Metadata) -> tuple[tuple[str, str], ...]:
 def total_records(metadata: Metadata) -> int:
     """Rows in the current snapshot, from its summary."""
     found = current_snapshot(metadata)
-    return 0 if found is None else int(found["summary"].get("total-records", 0))
+    return 0 if found is None else records_in(found["summary"])
+
+
+def records_in(summary: Metadata) -> int:
+    """Rows of a snapshot: those in its data files, without those that its delete files take out."""
+    return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
 
 
 def total_bytes(metadata: Metadata) -> int:
@@ -89,7 +94,22 @@ def table_state(name: str, metadata: Metadata) -> TableState:
         files=FilesTaken(**files) if files else None,
         repairs=int(properties.get("icefield.repairs", 0)),
         lineage=tuple(_lineage(metadata)),
+        changes=int(properties["icefield.changes"]) if "icefield.changes" in properties else None,
+        meddled=_meddled(metadata),
     )
+
+
+def _meddled(metadata: Metadata) -> bool:
+    """Whether the current rows are not those of the last run: only compactions may come after it."""
+    published = metadata.get("properties", {}).get("icefield.snapshot")
+    if published is None:
+        return False
+    for snapshot_id, operation in _lineage(metadata):
+        if str(snapshot_id) == published:
+            return False
+        if operation != "replace":
+            return True
+    return bool(published)
 
 
 def _lineage(metadata: Metadata) -> Iterator[tuple[int, str]]:
@@ -110,6 +130,7 @@ def state_properties(state: TableState) -> dict[str, str]:
         "icefield.epoch": str(state.version.epoch),
         "icefield.number": str(state.version.number),
         "icefield.repairs": str(state.repairs),
+        "icefield.snapshot": "" if state.version.snapshot is None else str(state.version.snapshot),
         "icefield.inputs": json.dumps(
             {
                 name: {"epoch": v.epoch, "number": v.number, "snapshot": v.snapshot}
@@ -117,6 +138,8 @@ def state_properties(state: TableState) -> dict[str, str]:
             }
         ),
     }
+    if state.changes is not None:
+        properties["icefield.changes"] = str(state.changes)
     if state.files is not None:
         properties["icefield.files"] = json.dumps({"count": state.files.count, "digest": state.files.digest})
     return properties
@@ -149,7 +172,9 @@ def finish(
     if changed:
         log.append({"snapshot-id": current, "timestamp-ms": timestamp_ms})
         snapshots = [{**s, "timestamp-ms": timestamp_ms} if s["snapshot-id"] == current else s for s in snapshots]
-    kept = {k: v for k, v in staged.get("properties", {}).items() if k not in (DATA_PATH, METADATA_PATH)}
+    stale = {k for k in staged.get("properties", {}) if properties and k.startswith(PREFIX)}
+    dropped = {DATA_PATH, METADATA_PATH, *stale}
+    kept = {k: v for k, v in staged.get("properties", {}).items() if k not in dropped}
     return {
         **staged,
         "last-updated-ms": timestamp_ms,

@@ -133,6 +133,18 @@ def open_catalog(branch: Branch) -> SqlCatalog:
     )
 
 
+def append_arrow(branch: Branch, table: str, rows: pa.Table) -> None:
+    """Adds a few rows to a table of a branch, without Spark."""
+    catalog = open_catalog(branch)
+    try:
+        found = catalog.load_table(table)
+        wanted = found.schema().as_arrow()
+        typed = rows.select(wanted.names).cast(wanted)
+        found.append(typed, snapshot_properties={meta.RUN: branch.run})
+    finally:
+        catalog.close()
+
+
 def _table(catalog: SqlCatalog, branch: Branch, name: str) -> Any:
     if branch.base.get(name):
         return catalog.load_table(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from icefield.declare import Append
+from icefield.declare import Append, ByKey, Keyed
 from icefield.errors import FileChanged, FileMissing
 from icefield.graph.state import Arrivals
 
@@ -13,21 +13,32 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from icefield.declare import Files
-    from icefield.graph import Node
+    from icefield.graph import Edge, Node
     from icefield.graph.state import LandedFile, TableState, TakenFile
 
 #: none: it is up to date. note: only what it remembers changes. build: it is made. append: new rows are added.
-#: refresh: a `full()` table is computed again. rebuild: an incremental table is computed again from everything.
-Action = Literal["none", "note", "build", "append", "refresh", "rebuild"]
+#: update: rows of changed keys are replaced. refresh: a `full()` table is computed again. rebuild: an incremental table
+#: is computed again from everything.
+Action = Literal["none", "note", "build", "append", "update", "refresh", "rebuild"]
 _NAMED_AT_MOST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The rows of an input to read: all of version `end`, or only those appended after `start`."""
+    """The rows of an input to read: all of snapshot `end`, or only those appended after `start`.
+
+    Where the input tells its changes, they are the ones numbered above `after`, up to `until`.
+    """
 
     start: int | None
     end: int | None
+    after: int | None = None
+    until: int | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything in it that the table has not seen."""
+        return self.after is not None or self.start != self.end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,23 +74,34 @@ def decide(
         if node.source is not None and arrivals is not None:
             _require_files(node, arrivals, due)
         return _everything(node, "rebuild", due, inputs, arrivals)
-    moved = [name for name in node.inputs if state.inputs.get(name) != inputs[name].version]
-    if not isinstance(node.refresh, Append):
+    moved = [name for name in node.inputs if not _stands_at(state, inputs[name])]
+    if not isinstance(node.refresh, Append | Keyed):
         if moved or (arrivals is not None and (arrivals.new or arrivals.missing or _corrected(node, arrivals))):
             return _everything(node, "refresh", _moved_reason(moved, arrivals), inputs, arrivals)
         return _rest(node, state, arrivals)
     if (arrivals is not None and arrivals.new) or moved:
-        ranges = {
-            name: Range(
-                start=state.inputs[name].snapshot if name in moved else inputs[name].version.snapshot,
-                end=inputs[name].version.snapshot,
-            )
-            for name in node.inputs
-        }
+        ranges = {name: _since(state, inputs[name]) for name in node.inputs}
+        action: Action = "update" if node.keys else "append"
         return Step(
-            table=node.name, action="append", reason=_moved_reason(moved, arrivals), ranges=ranges, arrivals=arrivals
+            table=node.name, action=action, reason=_moved_reason(moved, arrivals), ranges=ranges, arrivals=arrivals
         )
     return _rest(node, state, arrivals)
+
+
+def _stands_at(state: TableState, given: TableState) -> bool:
+    """Whether a table has consumed all of an input."""
+    consumed = state.inputs.get(given.name)
+    return consumed is not None and given.version.holds_rows_of(consumed)
+
+
+def _since(state: TableState, given: TableState) -> Range:
+    """What has become of an input since the table last read it."""
+    consumed, now = state.inputs[given.name], given.version
+    if now.holds_rows_of(consumed):
+        return Range(start=now.snapshot, end=now.snapshot)
+    if given.changes is not None:
+        return Range(start=now.snapshot, end=now.snapshot, after=consumed.number, until=now.number)
+    return Range(start=consumed.snapshot, end=now.snapshot)
 
 
 def _everything(
@@ -114,23 +136,34 @@ def _rebuild_reason(
         return "its code changed"
     if state.checks_fingerprint != node.checks_fingerprint and node.name not in wishes.accept:
         return "its checks changed"
-    if not isinstance(node.refresh, Append):
+    if state.meddled:
+        return "someone else changed its rows"
+    if not isinstance(node.refresh, Append | Keyed):
         return ""
     if arrivals is not None and _corrected(node, arrivals):
         return f"{_files(arrivals.changed)} corrected"
-    for edge in node.edges:
-        if edge.table is None:
-            continue
-        consumed, now = state.inputs.get(edge.table), inputs[edge.table]
-        if consumed is None:
-            return f"{edge.table} is a new input"
-        if edge.lookup and consumed != now.version:
-            return f"the lookup {edge.table} changed"
-        if consumed.epoch != now.version.epoch:
-            return f"{edge.table} was rebuilt"
-        if consumed != now.version and not _only_appends(now, consumed.snapshot):
-            return f"{edge.table} has no unbroken history of appends since"
-    return ""
+    return next((told for edge in node.edges if (told := _broken(node, edge, state, inputs))), "")
+
+
+def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, TableState]) -> str:
+    """Why a table cannot follow one of its inputs from where it stands, "" if it can."""
+    if edge.table is None:
+        return ""
+    consumed, now = state.inputs.get(edge.table), inputs[edge.table]
+    if consumed is None:
+        return f"{edge.table} is a new input"
+    if now.version.holds_rows_of(consumed):
+        return ""
+    if edge.lookup and not (edge.on and isinstance(node.refresh, ByKey)):
+        return f"the lookup {edge.table} changed"
+    if consumed.epoch != now.version.epoch:
+        return f"{edge.table} was rebuilt"
+    if now.changes is None:
+        unbroken = _only_appends(now, consumed.snapshot)
+        return "" if unbroken else f"{edge.table} has no unbroken history of appends since"
+    if isinstance(node.refresh, Append):
+        return f"{edge.table} may have changed rows that were there before"
+    return "" if consumed.number >= now.changes else f"what {edge.table} changed since is no longer told"
 
 
 def _only_appends(now: TableState, start: int | None) -> bool:

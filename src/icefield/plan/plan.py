@@ -45,7 +45,7 @@ def make_plan(
     for name in graph.order:
         if name in selection:
             steps[name] = _step(graph[name], states, arrivals.get(name), steps, wishes)
-    undeclared = [name for name in states if name not in graph and not _belongs(name, graph)]
+    undeclared = [name for name in states if name not in graph and not graph.keeps(name)]
     return Plan(steps=tuple(steps.values()), undeclared=tuple(sorted(undeclared)))
 
 
@@ -74,11 +74,9 @@ def _step(
 
 def _expected(node: Node, pending: list[str], steps: Mapping[str, Step]) -> Action:
     """What will most likely come of it, once the inputs that change in this run have changed."""
+    actions = {steps[name].action for name in pending}
+    if node.keys:
+        return "rebuild" if actions & {"rebuild", "build"} else "update"
     if not isinstance(node.refresh, Append):
         return "refresh"
-    return "rebuild" if any(steps[name].action in ("rebuild", "refresh") for name in pending) else "append"
-
-
-def _belongs(name: str, graph: Graph) -> bool:
-    """Whether a table is one that icefield keeps itself: history, or the quarantine of a declared table."""
-    return name.startswith("ops.") or name.removesuffix("__quarantine") in graph
+    return "rebuild" if actions & {"rebuild", "refresh", "update"} else "append"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from icefield.declare import Check, Table
+from icefield.declare import Accumulate, Check, Table
 from icefield.errors import ProjectChanged
 from icefield.graph import Edge, Graph, build_graph
 from icefield.project.cache import read_graph, write_graph
@@ -41,7 +41,16 @@ def open_project(path: Path | str = ".", profile: str | None = None) -> Project:
     return Project(root=config.root, name=config.name, profile=config.profile, graph=graph)
 
 
-def load_functions(project: Project) -> dict[str, Callable[..., Any]]:
+class Functions(dict[str, Callable[..., Any]]):
+    """The function of each table by its name, and the `finish` of those that accumulate."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        super().__init__({table.name: table.function for table in tables})
+        kept = {table.name: table.refresh for table in tables if isinstance(table.refresh, Accumulate)}
+        self.finishes = {name: refresh.finish for name, refresh in kept.items() if refresh.finish is not None}
+
+
+def load_functions(project: Project) -> Functions:
     """Import the author's files and give the function of each table; refused if they changed since the plan."""
     config = read_config(project.root, project.profile.name)
     loaded = load(config)
@@ -54,7 +63,7 @@ def load_functions(project: Project) -> dict[str, Callable[..., Any]]:
                 remedy="run the command again: it then works with the files as they are now",
             )
     ship_by_value(loaded.package.modules())
-    return {table.name: table.function for table in loaded.tables}
+    return Functions(loaded.tables)
 
 
 def _graph_of(loaded: Loaded, config: Config) -> Graph:

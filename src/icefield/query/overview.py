@@ -55,7 +55,7 @@ def overview(pin: Pin) -> dict[str, Any]:
         "epoch": _number(own.get("icefield.epoch")),
         "number": _number(own.get("icefield.number")),
         "snapshot": pin.snapshot,
-        "rows": int(summary.get("total-records", 0)),
+        "rows": meta.records_in(summary),
         "bytes": int(summary.get("total-files-size", 0)),
         "files": int(summary.get("total-data-files", 0)),
         "published_at": 1000 * (pin.metadata["last-updated-ms"] if pin.is_current else logged[-1]),

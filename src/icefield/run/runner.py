@@ -185,15 +185,20 @@ class _Run:
         functions = load_functions(self.project)
         spark = session.result()
         add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
-        schemas = derive_schemas(spark, self.project.graph, functions, {})
+        graph = self.project.graph
+        derived = derive_schemas(spark, graph, functions, functions.finishes)
         for repair in self.order.repairs:
-            require_repair(spark, self.project.graph[repair.table], schemas, repair)
+            require_repair(spark, graph[repair.table], derived.schemas, repair)
         tables = Tables(spark, branch)
         return Stage(
             tables=tables,
             root=self.project.root,
             functions=functions,
-            schemas=schemas,
+            finishes=functions.finishes,
+            schemas=derived.schemas,
+            measures=derived.measures,
+            apart=frozenset(derived.apart),
+            followed=frozenset(name for name in graph.order if graph.tells_changes(name)),
             started_ms=self.started_ms,
             receiver=receiver,
             received=received,
@@ -275,13 +280,13 @@ class _Run:
         if staged.step.action == "note":
             return []
         whole = stage.tables.read(node.name, staged.state.version.snapshot)
-        new = whole
+        new = whole if staged.fresh is None else staged.fresh
         if staged.step.action == "append" and before is not None and before.version.snapshot is not None:
             end = staged.state.version.snapshot
             assert end is not None
             same = end == before.version.snapshot
             new = whole.limit(0) if same else stage.tables.read_between(node.name, before.version.snapshot, end)
-        own = own_results(node, new, whole, self.started_ms, stage.scratch(node))
+        own = own_results(node, new, whole, self.started_ms, stage.scratch(node), by_key=staged.fresh is not None)
         results = [*split_results(node, staged.failures), *own]
         with self._guard:
             self.checks.extend(results)

@@ -1,0 +1,59 @@
+"""What an input removed and added since a table last read it, and the table beside it that tells so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from icefield.engine.difference import ADDED, CHANGE, REMOVED, net
+from icefield.graph import changes_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from icefield.engine.tables import Tables
+    from icefield.plan import Range
+
+NUMBER = "_icefield_number"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rows that went and rows that came; equal pairs have cancelled. None: there are none of them."""
+
+    removed: DataFrame | None
+    added: DataFrame | None
+
+    @property
+    def rows(self) -> list[DataFrame]:
+        """Old and new images of every row that changed."""
+        return [frame for frame in (self.removed, self.added) if frame is not None]
+
+
+def change_of(tables: Tables, table: str, wanted: Range) -> Change:
+    """What became of an input in a range."""
+    if not wanted.changed:
+        return Change(None, None)
+    if wanted.after is not None and wanted.until is not None:
+        told = _told(tables, table, wanted.after, wanted.until)
+        sides = {side: told.where(F.col(CHANGE) == side).drop(CHANGE) for side in (REMOVED, ADDED)}
+        return Change(sides[REMOVED], sides[ADDED])
+    assert wanted.end is not None
+    if wanted.start is None:
+        return Change(None, tables.read(table, wanted.end))
+    return Change(None, tables.read_between(table, wanted.start, wanted.end))
+
+
+def _told(tables: Tables, table: str, after: int, until: int) -> DataFrame:
+    staged = tables.branch.staged_metadata(changes_of(table))
+    assert staged is not None
+    rows = tables.read(changes_of(table), staged.get("current-snapshot-id"))
+    told = rows.where((F.col(NUMBER) > after) & (F.col(NUMBER) <= until)).drop(NUMBER)
+    return told if until == after + 1 else net(told)
+
+
+def numbered(change: DataFrame, number: int) -> DataFrame:
+    """A change as the table beside keeps it."""
+    return change.withColumn(NUMBER, F.lit(number).cast("bigint"))

@@ -1,0 +1,55 @@
+"""What has to be removed from some rows and added to them to get others: a difference of multisets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType
+
+from icefield.engine.tables import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
+
+CHANGE = "_icefield_change"
+REMOVED, ADDED = "removed", "added"
+_SIGN, _NET, _TIMES = "_icefield_sign", "_icefield_net", "_icefield_times"
+
+
+def difference(before: DataFrame, after: DataFrame, volatile: Sequence[str] = ()) -> DataFrame:
+    """The rows of `before` that are to go and those of `after` that are to come, each as often; equal pairs cancel.
+
+    Rows that differ in volatile columns alone are equal.
+    """
+    signed = before.withColumn(_SIGN, F.lit(-1)).unionByName(after.withColumn(_SIGN, F.lit(1)))
+    return _net(signed, before, volatile)
+
+
+def net(changes: DataFrame, volatile: Sequence[str] = ()) -> DataFrame:
+    """The same of a change that was told in several parts: what came and went again is no change."""
+    sign = F.when(F.col(CHANGE) == ADDED, 1).otherwise(-1)
+    rows = changes.drop(CHANGE)
+    return _net(changes.withColumn(_SIGN, sign).drop(CHANGE), rows, volatile)
+
+
+def _net(signed: DataFrame, like: DataFrame, volatile: Sequence[str]) -> DataFrame:
+    fixed = [field for field in like.schema if field.name not in volatile]
+    grouped = [_comparable(field).alias(f"_icefield_by_{n}") for n, field in enumerate(fixed)]
+    free = [field.name for field in like.schema if field.name in volatile or isinstance(field.dataType, MapType)]
+    kept = [F.first(quoted(name), ignorenulls=True).alias(name) for name in free]
+    counted = signed.groupBy(*grouped).agg(F.sum(_SIGN).alias(_NET), *kept).where(f"{_NET} <> 0")
+    by = {field.name: f"_icefield_by_{n}" for n, field in enumerate(fixed)}
+    columns = [F.col(quoted(n)) if n in free else F.col(by[n]).alias(n) for n in like.columns]
+    side = F.when(F.col(_NET) > 0, ADDED).otherwise(REMOVED).alias(CHANGE)
+    times = F.explode(F.array_repeat(F.lit(1), F.abs(_NET).cast("int"))).alias(_TIMES)
+    return counted.select(*columns, side, times).drop(_TIMES)
+
+
+def _comparable(field: StructField) -> Column:
+    """A value that rows can be grouped by: Spark groups by everything but maps."""
+    column = F.col(quoted(field.name))
+    return F.array_sort(F.map_entries(column)) if isinstance(field.dataType, MapType) else column

@@ -1,0 +1,130 @@
+"""Sets of keys: which ones a change touches, and the rows of an input that belong to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from icefield.declare import Keyed
+from icefield.engine.repeats import SMALL, small
+from icefield.engine.scratch import Stored, store
+from icefield.engine.tables import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+    from icefield.graph import Edge, Node
+
+#: Up to so many values of a key are listed in a condition, so that files without any of them are not even opened.
+_LISTED = 200
+
+
+def key_of(node: Node, edge: Edge, columns: Sequence[str]) -> dict[str, str]:
+    """Each key of a table as Spark SQL over the rows of one of its inputs.
+
+    What `ref` says, else what `by_key(day="...")` says, else the column of that name.
+    """
+    assert isinstance(node.refresh, Keyed)
+    found = {}
+    for key in node.refresh.keys:
+        own = quoted(key) if key in columns else ""
+        found[key] = edge.key.get(key) or node.refresh.expressions.get(key) or own
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """Keys of one table; one may be there twice."""
+
+    names: tuple[str, ...]
+    stored: Stored
+    count: int
+
+    def restrict(self, rows: DataFrame, expressions: Mapping[str, str] | None = None) -> DataFrame:
+        """The rows whose key is one of these; NULL is a key like any other."""
+        told = expressions or {name: quoted(name) for name in self.names}
+        return self._pruned(rows, told).join(self._side(), self._same(told), "left_semi")
+
+    def without(self, rows: DataFrame) -> DataFrame:
+        """The rows whose key is none of these."""
+        told = {name: quoted(name) for name in self.names}
+        return rows.join(self._side(), self._same(told), "left_anti")
+
+    def distinct(self) -> int:
+        """How many different keys these are."""
+        return int(self.stored.arrow(list(self.names)).group_by(list(self.names)).aggregate([]).num_rows)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it can be sent to everyone."""
+        return self.count <= SMALL
+
+    def condition(self) -> Column:
+        """The same as a condition, for few of them."""
+        rows = self.stored.frame.distinct().collect()
+        each = [[F.col(quoted(n)).eqNullSafe(F.lit(row[n])) for n in self.names] for row in rows]
+        return reduce(lambda a, b: a | b, [reduce(lambda a, b: a & b, pairs) for pairs in each])
+
+    def _side(self) -> DataFrame:
+        renamed = [F.col(quoted(name)).alias(f"_icefield_key_{n}") for n, name in enumerate(self.names)]
+        return small(self.stored.frame.select(*renamed), self.count)
+
+    def _same(self, expressions: Mapping[str, str]) -> Column:
+        pairs = [F.expr(expressions[name]).eqNullSafe(F.col(f"_icefield_key_{n}")) for n, name in enumerate(self.names)]
+        return reduce(lambda a, b: a & b, pairs)
+
+    def _pruned(self, rows: DataFrame, expressions: Mapping[str, str]) -> DataFrame:
+        """Conditions on plain columns that follow from the keys: whole files and row groups are passed over by them."""
+        known = {quoted(name): name for name in rows.columns}
+        plain = {name: known[text] for name, text in expressions.items() if text in known}
+        if not plain or self.count > _TELLING:
+            return rows
+        values = self.stored.arrow(list(plain))
+        for name, column in plain.items():
+            told = _condition(F.col(quoted(column)), values[name])
+            rows = rows if told is None else rows.where(told)
+        return rows
+
+
+#: More keys than this are not looked at one by one: they are all over the place.
+_TELLING = 1_000_000
+
+
+def _condition(column: Column, values: pa.ChunkedArray) -> Column | None:
+    kind = values.type
+    known = (pa.types.is_integer(kind), pa.types.is_date(kind), pa.types.is_decimal(kind), pa.types.is_string(kind))
+    if not any(known):
+        return None
+    present = values.drop_null()
+    if len(present) == 0:
+        return column.isNull()
+    distinct = pc.unique(present)
+    if len(distinct) <= _LISTED:
+        told = column.isin([value.as_py() for value in distinct])
+    else:
+        span = pc.min_max(distinct)
+        told = column.between(F.lit(span["min"].as_py()), F.lit(span["max"].as_py()))
+    return told | column.isNull() if values.null_count else told
+
+
+def key_set(frames: Sequence[DataFrame], names: Sequence[str], like: StructType, place: Path) -> KeySet:
+    """The distinct keys of some frames, each of the type it has in the table."""
+    typed = [
+        frame.select(*(F.col(quoted(name)).cast(like[name].dataType).alias(name) for name in names)) for frame in frames
+    ]
+    stored = store(reduce(lambda a, b: a.unionByName(b), typed).distinct(), place)
+    return KeySet(tuple(names), stored, stored.count())
+
+
+def keys_in(rows: DataFrame, expressions: Mapping[str, str]) -> DataFrame:
+    """The keys of an input's rows."""
+    return rows.select(*(F.expr(text).alias(name) for name, text in expressions.items()))

@@ -1,0 +1,217 @@
+"""New rows for the keys that a change touches: computed again from the inputs, or merged into what is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from icefield.declare import Accumulate
+from icefield.engine.changes import Change, change_of
+from icefield.engine.difference import ADDED, REMOVED
+from icefield.engine.keyed import KeySet, key_of, key_set, keys_in
+from icefield.engine.scratch import Stored, store
+from icefield.engine.tables import quoted
+from icefield.errors import PromiseBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+    from icefield.engine.tables import Tables
+    from icefield.graph import Edge, Node
+    from icefield.plan import Range
+
+_SIDE, _AGAIN, _ROW, _OLD = "_icefield_side", "_icefield_again", "_icefield_row", "stored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """One keyed table, its function, and where its inputs stand now and stood when it last read them."""
+
+    tables: Tables
+    node: Node
+    function: Callable[..., Any]
+    ranges: Mapping[str, Range]
+    scratch: Path
+
+    def again(self, keys: KeySet) -> DataFrame:
+        """The function over all rows that the inputs have of these keys."""
+        frames = {}
+        for edge in self.node.edges:
+            rows = self.whole(edge)
+            frames[edge.parameter] = rows if edge.lookup else keys.restrict(rows, self._key(edge, rows))
+        output: DataFrame = self.function(**frames)
+        return output
+
+    def touched(self, like: StructType) -> KeySet:
+        """The keys that old and new images of changed rows have, and those that carry a changed row of a lookup."""
+        found = []
+        for edge in self.node.edges:
+            assert edge.table is not None
+            change = change_of(self.tables, edge.table, self.ranges[edge.table])
+            if edge.lookup:
+                found += self._carrying(edge, change)
+            else:
+                found += [keys_in(rows, self._key(edge, rows)) for rows in change.rows]
+        return key_set(found, self.node.keys, like, self.scratch / "touched")
+
+    def _carrying(self, lookup: Edge, change: Change) -> list[DataFrame]:
+        """Keys of the keyed inputs' rows that carry a value of a lookup that changed."""
+        if not change.rows:
+            return []
+        values = [rows.select(*(quoted(column) for column in lookup.on)) for rows in change.rows]
+        place = self.scratch / f"changed-{lookup.parameter}"
+        changed = store(reduce(lambda a, b: a.unionByName(b), values).distinct(), place)
+        keys = KeySet(lookup.on, changed, changed.count())
+        found = []
+        for edge in self.node.edges:
+            rows = self.whole(edge)
+            if not edge.lookup and set(lookup.on) <= set(rows.columns):
+                found.append(keys_in(keys.restrict(rows), self._key(edge, rows)))
+        return found
+
+    def whole(self, edge: Edge) -> DataFrame:
+        """All rows of an input."""
+        assert edge.table is not None
+        return self.tables.read(edge.table, self.ranges[edge.table].end)
+
+    def _key(self, edge: Edge, rows: DataFrame) -> dict[str, str]:
+        return key_of(self.node, edge, rows.columns)
+
+    # -- measures that merge
+
+    def delta(self, like: StructType) -> Stored:
+        """The function of what came and of what went: keys, measures, and which of the two it is."""
+        changes = {
+            edge.parameter: change_of(self.tables, edge.table, self.ranges[edge.table])
+            for edge in self.node.edges
+            if edge.table is not None and not edge.lookup
+        }
+        sides = {ADDED: {name: change.added for name, change in changes.items()}}
+        if any(change.removed is not None for change in changes.values()):
+            sides[REMOVED] = {name: change.removed for name, change in changes.items()}
+        measured = [self.measured(rows, like).withColumn(_SIDE, F.lit(side)) for side, rows in sides.items()]
+        return store(reduce(lambda a, b: a.unionByName(b), measured), self.scratch / "delta")
+
+    def measured(self, rows: Mapping[str, DataFrame | None], like: StructType) -> DataFrame:
+        """The function over some rows of its inputs (None: no rows), lookups whole."""
+        frames = {}
+        for edge in self.node.edges:
+            given = None if edge.lookup else rows[edge.parameter]
+            if given is None:
+                given = self.whole(edge) if edge.lookup else self.whole(edge).limit(0)
+            frames[edge.parameter] = given
+        output: DataFrame = self.function(**frames)
+        return output.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like))
+
+    def merged(self, delta: KeySet, stored: DataFrame, like: StructType) -> Merged:
+        """The measures of every touched key after the change; keys that cannot be merged exactly are computed again."""
+        measures = [quoted(field.name) for field in like]
+        whole = F.struct(*(quoted(column) for column in stored.columns)).alias(_ROW)
+        old = delta.restrict(stored).select(*measures, whole, F.lit(_OLD).alias(_SIDE))
+        rows = delta.stored.frame.unionByName(old, allowMissingColumns=True)
+        found = store(merge(self.node, rows, like), self.scratch / "merged")
+        _refuse_several_rows(self.node, found)
+        before = found.frame.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
+        sound = found.frame.where(f"NOT {_AGAIN}").select(*measures)
+        if not pc.any(found.arrow([_AGAIN])[_AGAIN]).as_py():
+            return Merged(before, sound)
+        open_keys = key_set([found.frame.where(_AGAIN)], self.node.keys, like, self.scratch / "again")
+        fresh = self.again(open_keys).select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like))
+        return Merged(before, sound.unionByName(fresh))
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Touched keys: the rows that hold their measures now, and the measures they are to have."""
+
+    before: DataFrame
+    measures: DataFrame
+
+
+def in_halves(renewal: Renewal, keys: KeySet, like: StructType) -> DataFrame:
+    """The measures of some keys, computed from two halves of the inputs' rows and merged."""
+    node = renewal.node
+    sides = []
+    for side, half in ((_OLD, 0), (ADDED, 1)):
+        rows = {}
+        for edge in node.edges:
+            if not edge.lookup:
+                whole = renewal.whole(edge)
+                mine = keys.restrict(whole, key_of(node, edge, whole.columns))
+                rows[edge.parameter] = mine.where(F.expr(f"pmod({_hash_of(mine)}, 2) = {half}"))
+        sides.append(renewal.measured(rows, like).withColumn(_SIDE, F.lit(side)))
+    both = sides[0].unionByName(sides[1]).withColumn(_ROW, F.lit(None).cast("string"))
+    return merge(node, both, like).select(*(quoted(field.name) for field in like))
+
+
+def _hash_of(rows: DataFrame) -> str:
+    """A number that has nothing to do with the order of rows; maps cannot be hashed."""
+    plain = [quoted(field.name) for field in rows.schema if "map<" not in field.dataType.simpleString()]
+    return f"xxhash64({', '.join(plain)})"
+
+
+def merge(node: Node, rows: DataFrame, like: StructType) -> DataFrame:
+    """One row a key: its measures after the change, whether that is in doubt, and how many rows each side gave."""
+    assert isinstance(node.refresh, Accumulate)
+
+    def of(side: str, measure: str) -> Column:
+        return F.first(F.when(F.col(_SIDE) == side, F.col(quoted(measure))), ignorenulls=True)
+
+    measures = list(node.refresh.measures)
+    sides = [of(s, m).alias(_part(s, n)) for n, m in enumerate(measures) for s in (_OLD, ADDED, REMOVED)]
+    counts = [F.count_if(F.col(_SIDE) == side).alias(f"_icefield_{side}") for side in (_OLD, ADDED, REMOVED)]
+    keys = [F.col(quoted(key)) for key in node.keys]
+    joined = rows.groupBy(*keys).agg(*counts, *sides, F.first(_ROW, ignorenulls=True).alias(_ROW))
+    merges = [_merged(node.refresh.measures[m], n) for n, m in enumerate(measures)]
+    values = [
+        value.cast(like[measure].dataType).alias(measure) for measure, (value, _) in zip(measures, merges, strict=True)
+    ]
+    # A key that lost rows surely has some left only where rows came for it, too.
+    lost = F.col(f"_icefield_{REMOVED}") > 0
+    uncertain = lost & ((F.col(f"_icefield_{ADDED}") == 0) | (F.col(f"_icefield_{_OLD}") == 0))
+    doubtful = reduce(lambda a, b: a | b, [uncertain, *(doubt for _, doubt in merges)])
+    names = [F.col(f"_icefield_{side}") for side in (_OLD, ADDED, REMOVED)]
+    again = F.coalesce(doubtful, F.lit(True)).alias(_AGAIN)  # noqa: FBT003 - Spark's literal
+    return joined.select(*keys, *values, again, *names, _ROW)
+
+
+def _merged(how: str, number: int) -> tuple[Column, Column]:
+    """The new value of a measure, and whether it is in doubt."""
+    old, added, removed = (F.col(_part(side, number)) for side in (_OLD, ADDED, REMOVED))
+    if how == "sum":
+        nothing = old.isNull() & added.isNull() & removed.isNull()
+        zero = F.lit(0)
+        total = F.coalesce(old, zero) + F.coalesce(added, zero) - F.coalesce(removed, zero)
+        # A sum without any value is NULL: whether values are left is known only where some came.
+        return F.when(~nothing, total), removed.isNotNull() & (old.isNull() | added.isNull())
+    pick, reaches = (F.least, old >= added) if how == "min" else (F.greatest, old <= added)
+    beyond = (removed <= old) if how == "min" else (removed >= old)
+    was_extreme = removed.isNotNull() & F.coalesce(beyond, F.lit(True))  # noqa: FBT003 - Spark's literal
+    return pick(old, added), was_extreme & ~F.coalesce(reaches, F.lit(False))  # noqa: FBT003 - Spark's literal
+
+
+def _part(side: str, number: int) -> str:
+    return f"_icefield_{side}_{number}"
+
+
+def _refuse_several_rows(node: Node, found: Stored) -> None:
+    counts = found.arrow([f"_icefield_{side}" for side in (_OLD, ADDED, REMOVED)])
+    if any((pc.max(column).as_py() or 0) > 1 for column in counts.columns):
+        raise several_rows(node)
+
+
+def several_rows(node: Node) -> PromiseBroken:
+    """The refusal of a function that accumulates into more than one row a key."""
+    return PromiseBroken(
+        f"the function of {node.name} gives more than one row for a key, but accumulate() merges one with one",
+        where=str(node.location),
+        remedy=f"group by {', '.join(node.keys)} alone, or declare it by_key({', '.join(map(repr, node.keys))})",
+    )

@@ -1,0 +1,73 @@
+"""Puts new rows of some keys in place of the old ones, and tells what changed by it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from icefield.engine.changes import NUMBER
+from icefield.engine.difference import ADDED, CHANGE, REMOVED
+from icefield.engine.keyed import KeySet
+from icefield.engine.scratch import Stored, store
+from icefield.errors import PromiseBroken
+from icefield.graph import changes_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from icefield.engine.tables import Tables
+    from icefield.graph import Node
+
+#: A table of fewer rows is written anew: that is quicker than taking rows out of it, and leaves nothing to compact.
+SMALL_TABLE = 100_000
+
+
+def require_own_keys(node: Node, touched: KeySet, fresh: DataFrame) -> None:
+    """A key that was not asked for would be there twice, or go unnoticed."""
+    outside = touched.without(fresh).select(*node.keys).limit(1).collect()
+    if outside:
+        raise PromiseBroken(
+            f"the function of {node.name} gives rows of the key {tuple(outside[0])}, which no row it was handed has",
+            where=str(node.location),
+            remedy="rows that do not come from an input of that key (a calendar, a seed) are an input of their own",
+        )
+
+
+def put(tables: Tables, node: Node, total: int, change: Stored, fresh: DataFrame, scratch: Path) -> tuple[int, int]:
+    """Writes the new rows of the keys that changed; how many rows came and went."""
+    sides = change.arrow([CHANGE])[CHANGE]
+    came, gone = (int(pc.sum(pc.equal(sides, side)).as_py() or 0) for side in (ADDED, REMOVED))
+    if gone:
+        changed = KeySet(node.keys, change, came + gone)
+        replace_keys(tables, node, node.name, total, changed, fresh, scratch)
+    elif came:
+        tables.append_stored(node.name, change, [CHANGE, NUMBER])
+    return came, gone
+
+
+def replace_keys(
+    tables: Tables, node: Node, table: str, total: int, keys: KeySet, rows: DataFrame, scratch: Path
+) -> None:
+    """All rows of these keys go, the given ones of these keys come."""
+    base = tables.branch.base_metadata(table)
+    old = tables.read(table, base["current-snapshot-id"] if base else None)
+    fresh = keys.restrict(rows).select(*old.columns)
+    if table == node.name and node.partitioned_by and set(node.partitioned_by) == set(node.keys):
+        tables.replace_partitions(table, keys, fresh)
+    elif total <= SMALL_TABLE:
+        tables.overwrite(table, keys.without(old).unionByName(fresh))
+    else:
+        tables.remove_keys(table, keys)
+        tables.append_stored(table, store(fresh, scratch / f"rows-{table}"))
+
+
+def tell(tables: Tables, node: Node, change: Stored) -> str:
+    """Writes what changed into the table beside; its name."""
+    table = changes_of(node.name)
+    comment = f"What each run removed from {node.name} and added to it."
+    tables.ready(table, change.frame.schema, None, comment)
+    tables.append_stored(table, change)
+    return table

@@ -1,0 +1,184 @@
+"""Refreshes a keyed table by its keys: only what changed is read, computed and written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from icefield.declare import Accumulate
+from icefield.engine import quality
+from icefield.engine.analyse import visible
+from icefield.engine.changes import NUMBER, numbered
+from icefield.engine.difference import ADDED, CHANGE, difference
+from icefield.engine.keyed import KeySet
+from icefield.engine.quality import Split
+from icefield.engine.replacing import put, replace_keys, require_own_keys, tell
+from icefield.engine.scratch import Stored, store
+from icefield.engine.tables import quoted
+from icefield.failpoint import failpoint
+from icefield.graph import measures_of, quarantine_of
+from icefield.lake import metadata as meta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from icefield.engine.renewal import Renewal
+    from icefield.engine.stage import Stage
+    from icefield.graph import Node
+    from icefield.graph.state import TableState
+    from icefield.plan import Step
+
+    Finish = Callable[[DataFrame], DataFrame]
+
+#: When more than this share of a by_key table's keys changed, computing everything is cheaper than telling them apart.
+REBUILD_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updated:
+    """What an update did."""
+
+    added: int
+    removed: int
+    split: Split
+    tables: tuple[str, ...]
+    fresh: DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MostChanged:
+    """Why nothing was done: a rebuild is cheaper."""
+
+    touched: int
+    keys: int
+
+
+def update(stage: Stage, node: Node, step: Step, state: TableState) -> Updated | MostChanged:
+    """Finds the keys that the inputs' changes touch, and puts their new rows in place of the old ones."""
+    work = _Update(stage, node, step, state)
+    found = work.merge() if isinstance(node.refresh, Accumulate) else work.compute()
+    return found if isinstance(found, MostChanged) else work.write(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """The touched keys, their rows as they are, what the function makes of them now, and the measures behind that."""
+
+    touched: KeySet
+    before: DataFrame
+    output: DataFrame
+    measures: Stored | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    stage: Stage
+    node: Node
+    step: Step
+    state: TableState
+
+    @property
+    def scratch(self) -> Path:
+        return self.stage.scratch(self.node)
+
+    @property
+    def renewal(self) -> Renewal:
+        return self.stage.renewal(self.node, self.step)
+
+    def compute(self) -> _Found | MostChanged:
+        """by_key: the function over the inputs' rows of the touched keys."""
+        touched = self.renewal.touched(self.stage.schemas[self.node.name])
+        if touched.count and (most := self._most(touched.count)):
+            return most
+        before = touched.restrict(self._published)
+        return _Found(touched=touched, before=before, output=self.renewal.again(touched))
+
+    def merge(self) -> _Found:
+        """accumulate: measures of what came and went, merged into the stored ones; its cost is that of the change."""
+        name, like = self.node.name, self.stage.measures[self.node.name]
+        delta = self.renewal.delta(like)
+        touched = KeySet(self.node.keys, delta, delta.count())
+        finish: Finish = self.stage.finishes.get(name, lambda rows: rows)
+        if name not in self.stage.apart:
+            found = self.renewal.merged(touched, self._published, like)
+            return _Found(touched=touched, before=found.before, output=finish(found.measures))
+        beside = self.stage.tables.read(measures_of(name), self._base_snapshot(measures_of(name)))
+        found = self.renewal.merged(touched, beside, like)
+        measures = store(found.measures, self.scratch / "measures")
+        before = touched.restrict(self._published)
+        return _Found(touched=touched, before=before, output=finish(measures.frame), measures=measures)
+
+    def write(self, found: _Found) -> Updated:
+        """Puts the new rows in place and tells what changed."""
+        stage, node = self.stage, self.node
+        stage.tables.branch.prepare(node.name)
+        if not found.touched.count:
+            nothing = visible(found.output).limit(0)
+            return Updated(added=0, removed=0, split=Split(good=nothing), tables=(node.name,), fresh=nothing)
+        split = stage.split(node, self.step, self.state, found.output, None)
+        after = visible(split.good)
+        several = not isinstance(node.refresh, Accumulate)  # rows a key: all of them are written again
+        if several:
+            after = store(after, self.scratch / "fresh").frame
+            require_own_keys(node, found.touched, after)
+        change = self._difference(found.before, after)
+        failpoint("stage.before-write", node.name)
+        fresh = after if several else change.frame.where(F.col(CHANGE) == ADDED).drop(CHANGE, NUMBER)
+        added, removed = put(stage.tables, node, self.state.rows, change, fresh, self.scratch)
+        written = [node.name, *self._write_measures(found), *self._write_quarantine(found.touched, split)]
+        if node.name in stage.followed and (added or removed):
+            written.append(tell(stage.tables, node, change))
+        failpoint("stage.written", node.name)
+        return Updated(added=added, removed=removed, split=split, tables=tuple(written), fresh=fresh)
+
+    def _difference(self, before: DataFrame, after: DataFrame) -> Stored:
+        """What goes and what comes, once equal pairs have cancelled; evaluated once."""
+        change = difference(before, after.select(*before.columns), self.node.volatile)
+        return store(numbered(change, self.state.version.number + 1), self.scratch / "difference")
+
+    @property
+    def _published(self) -> DataFrame:
+        return self.stage.tables.read(self.node.name, self.state.version.snapshot)
+
+    def _base_snapshot(self, table: str) -> int | None:
+        base = self.stage.tables.branch.base_metadata(table)
+        return None if base is None else base["current-snapshot-id"]
+
+    def _most(self, touched: int) -> MostChanged | None:
+        keys = self.state.rows
+        if touched <= REBUILD_SHARE * keys:  # no more keys than rows, but maybe fewer
+            keys = self._published.select(*(quoted(key) for key in self.node.keys)).distinct().count()
+        return MostChanged(touched=touched, keys=keys) if touched > REBUILD_SHARE * keys else None
+
+    def _write_measures(self, found: _Found) -> tuple[str, ...]:
+        if found.measures is None:
+            return ()
+        tables, beside = self.stage.tables, measures_of(self.node.name)
+        base = tables.branch.base_metadata(beside)
+        total = meta.total_records(base) if base else 0
+        tables.branch.prepare(beside)
+        replace_keys(tables, self.node, beside, total, found.touched, found.measures.frame, self.scratch)
+        return (beside,)
+
+    def _write_quarantine(self, touched: KeySet, split: Split) -> tuple[str, ...]:
+        """What waits of the touched keys is replaced, too: else each update would add the same rows again."""
+        waiting = quality.quarantine_rows(split, None, self.stage.run, self.stage.started_ms)
+        if waiting is None:
+            return ()
+        name = quarantine_of(self.node.name)
+        if name in self.stage.tables.branch.base:
+            before = self.stage.tables.branch.base_metadata(name)
+            if not (split.quarantined or (before and meta.total_records(before))):
+                return ()
+            kept = touched.without(self.stage.tables.read(name, self._base_snapshot(name)))
+            waiting = kept.unionByName(waiting, allowMissingColumns=True)
+        elif not split.quarantined:
+            return ()
+        self.stage.tables.ready(name, waiting.schema, None, f"Rows that {self.node.name} did not take.")
+        self.stage.tables.overwrite(name, waiting)
+        return (name,)
