@@ -15,6 +15,7 @@ from icefield.query.overview import columns
 from icefield.run.events import silent
 from icefield.run.planning import plan_project, selected
 from icefield.run.runner import Order, run_project
+from icefield.run.verifying import verify_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from icefield.engine.verify import Verdict
     from icefield.plan import Plan
     from icefield.project import Project
     from icefield.query import Pin
@@ -99,6 +101,14 @@ class Lake:
         lake.require_in_place()
         selection = selected(project, select, exclude)
         return plan_project(project, lake, lake.states(), selection=selection, wishes=order.wishes)
+
+    def verify(self, select: str = "", exclude: str = "", *, deep: bool = False) -> list[Verdict]:
+        """Whether each table is what its function gives for the inputs it has consumed (`deep`: for its sources).
+
+        all(verdict.status == "exact" for verdict in lake.verify("gold.*"))      # True
+        """
+        project = self.project
+        return verify_project(project, selected(project, select, exclude), deep=deep)
 
     def tables(self) -> tuple[str, ...]:
         """The names of all tables that hold published rows: declared ones, their quarantines, and `ops.*`."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from icefield.engine.rows import plain
 from icefield.engine.session import start_session
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def spark() -> Iterator[SparkSession]:
 
 def rows(frame: DataFrame) -> Counter[tuple[Any, ...]]:
     """The rows of a frame as a multiset, columns in the order of their names."""
-    return Counter(_plain(row) for row in frame.select(sorted(frame.columns)).collect())
+    return Counter(plain(row) for row in frame.select(sorted(frame.columns)).collect())
 
 
 def assert_same_rows(given: DataFrame, wanted: DataFrame) -> None:
@@ -75,12 +76,3 @@ def _halves(frame: DataFrame, seed: int) -> list[DataFrame]:
     random.Random(seed).shuffle(all_rows)
     middle = len(all_rows) // 2
     return [frame.sparkSession.createDataFrame(half, frame.schema) for half in (all_rows[:middle], all_rows[middle:])]
-
-
-def _plain(value: Any) -> Any:
-    """A value that can be counted: nested rows, lists and maps as tuples."""
-    if isinstance(value, tuple | list):
-        return tuple(_plain(part) for part in value)
-    if isinstance(value, dict):
-        return tuple(sorted((key, _plain(part)) for key, part in value.items()))
-    return bytes(value) if isinstance(value, bytearray) else value

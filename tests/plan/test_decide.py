@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from icefield.declare import append, collecting, files, full, lookup, table
+from icefield.declare import accumulate, append, by_key, collecting, files, full, lookup, table
 from icefield.errors import FileChanged, FileMissing
 from icefield.graph import Graph, build_graph
 from icefield.graph.state import Arrivals, LandedFile, TableState, TakenFile, Version
-from icefield.plan import Step, Wishes, decide, make_plan
+from icefield.plan import Range, Step, Wishes, decide, make_plan
 from icefield.run.planning import rows_at_stake
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ def reading(*names: str) -> Any:
 
 
 def graph(changed: Any = "fail") -> Graph:
-    """b takes files, s appends from b, r appends from b and looks k up, k and g are computed in full."""
+    """b takes files, s appends from b, r appends from b and looks k up, k and g are computed in full.
+
+    y follows b by key, z merges what y and s tell, w follows k by key and looks y up by a column.
+    """
     with collecting() as registry:
         source = files("landing/*.csv", schema="x BIGINT", changed=changed)
         table("t.b", source=source, refresh=append())(reading("rows"))
@@ -36,6 +39,9 @@ def graph(changed: Any = "fail") -> Graph:
         table("t.k", refresh=full(), inputs={"b": "t.b"})(reading("b"))
         table("t.r", refresh=append(), inputs={"b": "t.b", "k": lookup("t.k")})(reading("b", "k"))
         table("t.g", refresh=full(), inputs={"s": "t.s"})(reading("s"))
+        table("t.y", refresh=by_key("x"), inputs={"b": "t.b"})(reading("b"))
+        table("t.z", refresh=accumulate("x", n="sum"), inputs={"y": "t.y", "s": "t.s"})(reading("y", "s"))
+        table("t.w", refresh=by_key("x"), inputs={"k": "t.k", "y": lookup("t.y", on="x")})(reading("k", "y"))
     return build_graph(registry.tables)
 
 
@@ -136,6 +142,57 @@ def test_what_a_plan_reads_is_estimated_from_files_and_inputs() -> None:
     assert rows_at_stake(gold, states) == 5_000_000
 
 
+def followed(consumed: int, now: int, **more: Any) -> Step:
+    """The step of t.z, which has consumed one version of t.y, which tells its changes, while another is current."""
+    y = state(GRAPH["t.y"], now, **{"changes": 0, **more})
+    s = state(GRAPH["t.s"])
+    z = state(GRAPH["t.z"], inputs={"t.y": Version(epoch=1, number=consumed, snapshot=consumed), "t.s": s.version})
+    return decide(GRAPH["t.z"], z, {"t.y": y, "t.s": s}, None, NOTHING)
+
+
+def test_changes_that_are_told_are_followed_from_where_the_table_stands() -> None:
+    step = followed(3, 5)
+    assert (step.action, step.ranges["t.y"].after, step.ranges["t.y"].until) == ("update", 3, 5)
+    assert not step.ranges["t.s"].changed
+    assert followed(5, 5).action == "none"
+    assert followed(3, 5, changes=3).action == "update"
+    assert followed(3, 5, changes=4).reason == "what t.y changed since is no longer told"
+    assert followed(3, 5, version=Version(epoch=2, number=5, snapshot=5)).reason == "t.y was rebuilt"
+
+
+def test_a_compaction_is_no_change() -> None:
+    compacted = Version(epoch=1, number=3, snapshot=99)
+    assert followed(3, 3, version=compacted, lineage=((99, "replace"), (3, "append"))).action == "none"
+    assert after(3, 3, version=compacted, lineage=((99, "replace"), (3, "append"))).action == "none"
+
+
+def test_a_table_that_someone_else_changed_is_made_right_or_accepted() -> None:
+    b = state(GRAPH["t.b"])
+    odd = state(GRAPH["t.s"], inputs={"t.b": b.version}, meddled=True)
+    step = decide(GRAPH["t.s"], odd, {"t.b": b}, None, NOTHING)
+    assert (step.action, step.reason) == ("rebuild", "someone else changed its rows")
+    accepted = decide(GRAPH["t.s"], odd, {"t.b": b}, None, Wishes(accept=frozenset({"t.s"})))
+    assert accepted.action == "note"
+
+
+def test_an_appending_table_reads_all_of_an_input_that_changes_rows() -> None:
+    y = state(GRAPH["t.y"], 5, changes=0)
+    with collecting() as registry:
+        table("t.y", refresh=by_key("x"), source=None, inputs={"b": "t.b"})(reading("b"))
+        table("t.b", source=files("landing/*.csv", schema="x BIGINT"))(reading("rows"))
+        table("t.v", refresh=append(), inputs={"y": "t.y"})(reading("y"))
+    node = build_graph(registry.tables)["t.v"]
+    v = state(node, inputs={"t.y": Version(epoch=1, number=3, snapshot=3)})
+    assert decide(node, v, {"t.y": y}, None, NOTHING).action == "rebuild"
+
+
+def test_a_lookup_by_a_column_is_followed_by_the_keys_that_carry_it() -> None:
+    k, y = state(GRAPH["t.k"], 2, changes=0), state(GRAPH["t.y"], 3, changes=0)
+    before = {"t.k": k.version, "t.y": Version(epoch=1, number=1, snapshot=1)}
+    step = decide(GRAPH["t.w"], state(GRAPH["t.w"], inputs=before), {"t.k": k, "t.y": y}, None, NOTHING)
+    assert (step.action, step.ranges["t.y"].after) == ("update", 1)
+
+
 # -- a lake made of lists
 
 
@@ -149,6 +206,8 @@ class Lake:
     took: dict[str, tuple[TakenFile, int]] = field(default_factory=dict)
     states: dict[str, TableState] = field(default_factory=dict)
     rows: dict[tuple[str, int], Counter[Any]] = field(default_factory=dict)
+    #: By table and number: what was removed and added.
+    told: dict[tuple[str, int], tuple[Counter[Any], Counter[Any]]] = field(default_factory=dict)
     clock: int = 0
 
     def node(self, name: str) -> Node:
@@ -175,8 +234,25 @@ class Lake:
             case "t.k":
                 return Counter({("sum", sum(value * n for (_, value, _), n in inputs["t.b"].items()), code): 1})
             case "t.r":
-                (known,) = inputs["t.k"]
+                known = next(iter(inputs["t.k"]), None)
                 return Counter({(row, known, code): n for row, n in inputs["t.b"].items()})
+            case "t.y":
+                totals: Counter[int] = Counter()
+                for (_, value, _), n in inputs["t.b"].items():
+                    totals[value % 5] += value * n + 1
+                return Counter({(key, amount, code): 1 for key, amount in totals.items()})
+            case "t.z":
+                sums: Counter[int] = Counter()
+                for (key, amount, _), n in inputs["t.y"].items():
+                    sums[key] += amount * n
+                for ((_, value, _), _), n in inputs["t.s"].items():
+                    sums[value % 5] += 1000 * n
+                return Counter({(key, amount, code): 1 for key, amount in sums.items()})
+            case "t.w":
+                seen = {key: amount for key, amount, _ in inputs["t.y"]}
+                return Counter(
+                    {(total % 5, total, seen.get(total % 5), code): n for (_, total, _), n in inputs["t.k"].items()}
+                )
             case _:
                 return Counter({("count", inputs["t.s"].total(), code): 1})
 
@@ -194,23 +270,98 @@ class Lake:
 
     def carry_out(self, node: Node, step: Step) -> None:
         before = self.states.get(node.name)
-        new = self.from_files(step) if node.name == "t.b" else self.from_inputs(node, step)
-        adds = step.action == "append" and before is not None
-        old = (
-            self.rows[node.name, before.version.snapshot] if adds and before and before.version.snapshot else Counter()
-        )
+        was: Counter[Any] = Counter()
+        if before is not None and before.version.snapshot is not None:
+            was = self.rows[node.name, before.version.snapshot]
+        if step.action == "update":
+            now = self.by_key(node, step, was)
+        else:
+            new = self.from_files(step) if node.name == "t.b" else self.from_inputs(node, step)
+            now = was + new if step.action == "append" else new
+        keeps = step.action in ("append", "update") or (step.action == "refresh" and node.name == "t.k")
         self.clock += 1
+        number = (before.version.number if before else 0) + 1
         version = Version(
-            epoch=(before.version.epoch if before else 0) + (not adds), number=self.clock, snapshot=self.clock
+            epoch=(before.version.epoch if before else 0) + (not keeps), number=number, snapshot=self.clock
         )
-        self.rows[node.name, self.clock] = old + new
-        lineage = ((self.clock, "append" if adds else "overwrite"), *(before.lineage if before else ()))
+        self.rows[node.name, self.clock] = now
+        self.told[node.name, number] = (was - now, now - was)
+        lineage = (
+            (self.clock, "append" if step.action == "append" else "overwrite"),
+            *(before.lineage if before else ()),
+        )
+        tells = node.name in ("t.y", "t.k")
+        since = before.changes if keeps and before is not None else number
         self.states[node.name] = state(
             node,
             version=version,
             lineage=lineage,
             inputs={name: self.states[name].version for name in node.inputs},
+            changes=since if tells else None,
         )
+
+    def change(self, name: str, wanted: Range) -> tuple[Counter[Any], Counter[Any]]:
+        """What an input removed and added in a range, equal pairs cancelled."""
+        if wanted.after is None or wanted.until is None:
+            end = Counter() if wanted.end is None else self.rows[name, wanted.end]
+            start = Counter() if wanted.start is None else self.rows[name, wanted.start]
+            assert not start - end, "only appends are read between two versions"
+            return Counter(), end - start
+        removed: Counter[Any] = Counter()
+        added: Counter[Any] = Counter()
+        for number in range(wanted.after + 1, wanted.until + 1):
+            removed += self.told[name, number][0]
+            added += self.told[name, number][1]
+        return removed - added, added - removed
+
+    def by_key(self, node: Node, step: Step, was: Counter[Any]) -> Counter[Any]:
+        """Only rows of touched keys are computed, from the inputs' rows of those keys."""
+        keys = {
+            self.key(name, row)
+            for name, wanted in step.ranges.items()
+            for rows in self.change(name, wanted)
+            for row in rows
+        }
+        whole = {name: self.rows[name, wanted.end] for name, wanted in step.ranges.items() if wanted.end is not None}
+        given = {
+            name: rows if name == "t.y" and node.name == "t.w" else self.of(name, rows, keys)
+            for name, rows in whole.items()
+        }
+        return Counter({row: n for row, n in was.items() if row[0] not in keys}) + self.made(node.name, given)
+
+    def of(self, name: str, rows: Counter[Any], keys: set[int]) -> Counter[Any]:
+        return Counter({row: n for row, n in rows.items() if self.key(name, row) in keys})
+
+    def key(self, name: str, row: Any) -> int:
+        match name:
+            case "t.b" | "t.k":
+                return int(row[1] % 5)
+            case "t.s":
+                return int(row[0][1] % 5)
+            case _:
+                return int(row[0])
+
+    def compact(self, name: str) -> None:
+        """Another snapshot of the same rows, as a compaction leaves it."""
+        now = self.states[name]
+        self.clock += 1
+        self.rows[name, self.clock] = self.rows[name, now.version.snapshot or 0]
+        version = replace(now.version, snapshot=self.clock)
+        self.states[name] = replace(now, version=version, lineage=((self.clock, "replace"), *now.lineage))
+
+    def forget(self, name: str) -> None:
+        """Old changes are trimmed, old snapshots expired."""
+        now = self.states[name]
+        trimmed = None if now.changes is None else now.version.number
+        self.states[name] = replace(now, changes=trimmed, lineage=now.lineage[:1])
+
+    def meddle(self, name: str) -> None:
+        """Someone takes rows out; what the lake remembers does not fit any more."""
+        now = self.states[name]
+        self.clock += 1
+        self.rows[name, self.clock] = Counter()
+        version = replace(now.version, snapshot=self.clock)
+        self.states[name] = replace(now, version=version, meddled=True)
 
     def from_files(self, step: Step) -> Counter[Any]:
         assert step.arrivals is not None
@@ -234,6 +385,9 @@ class Lake:
         """Every table is its function over its inputs at the versions it has consumed; or over the current ones."""
         for name, now in self.states.items():
             assert now.version.snapshot is not None
+            if now.meddled:
+                assert not everything
+                continue
             here = self.rows[name, now.version.snapshot]
             if name == "t.b":
                 known = {(path, value) for path, (_, value) in self.took.items()}
@@ -256,7 +410,20 @@ def test_after_any_history_every_table_is_its_function_over_what_it_consumed(see
     chance = random.Random(seed)
     lake = Lake()
     for _ in range(120):
-        match chance.choice(["arrive", "arrive", "correct", "code", "select", "select", "all", "full"]):
+        happens = [
+            "arrive",
+            "arrive",
+            "correct",
+            "code",
+            "select",
+            "select",
+            "all",
+            "full",
+            "compact",
+            "forget",
+            "meddle",
+        ]
+        match chance.choice(happens):
             case "arrive":
                 lake.folder[f"f{len(lake.folder)}"] = (chance.randrange(100), 0)
             case "correct" if lake.folder:
@@ -274,5 +441,7 @@ def test_after_any_history_every_table_is_its_function_over_what_it_consumed(see
             case "full":
                 lake.run(lake.graph.order, Wishes(full_refresh=True))
                 lake.require_right(everything=True)
+            case "compact" | "forget" | "meddle" as what if lake.states:
+                getattr(lake, what)(chance.choice(sorted(lake.states)))
             case _:
                 pass

@@ -69,7 +69,7 @@ def test_a_run_that_ends_by_an_error_of_ours_is_recorded_too(tmp_path: Path, mon
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(runner._Run, "_audit", broken)
+    monkeypatch.setattr(runner.Run, "_audit", broken)
     with pytest.raises(ZeroDivisionError):
         project.run()
     assert project.ask("SELECT status, error FROM ops.runs") == [("failed", "ZeroDivisionError: a bug")]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from icefield.declare import Accumulate, ExpectTable, Reconciles, References, format_columns
+from icefield.declare import Accumulate, Append, ExpectTable, Full, Reconciles, References, format_columns
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN
-from icefield.engine.promises import finished, measured, require_keys
+from icefield.engine.promises import finished, measured, require_exact, require_keys, require_rows_alone
 from icefield.engine.quality import splitting
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, OriginLost
 
@@ -49,7 +49,12 @@ def derive_schemas(
     outputs: dict[str, DataFrame] = {}
     for name in graph.order:
         node = graph[name]
-        output = _call_empty(spark, node, functions[name], found.schemas)
+        inputs = _empty_inputs(spark, node, found.schemas)
+        output = _call_empty(node, functions[name], inputs)
+        if isinstance(node.refresh, Append):
+            require_rows_alone(node, inputs, output)
+        if not isinstance(node.refresh, Full):
+            require_exact(node, output)
         if isinstance(node.refresh, Accumulate):
             found.measures[name] = measured(node, output)
             if name in finishes:
@@ -73,11 +78,9 @@ def visible(frame: DataFrame) -> DataFrame:
     return frame.select(*(f"`{column}`" for column in frame.columns if not column.startswith("_icefield")))
 
 
-def _call_empty(
-    spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]
-) -> DataFrame:
+def _call_empty(node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> DataFrame:
     try:
-        output = function(**_empty_inputs(spark, node, schemas))
+        output = function(**inputs)
         columns = getattr(output, "columns", None)
     except PySparkException as error:
         raise BadFunction(

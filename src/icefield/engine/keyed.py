@@ -52,7 +52,8 @@ class KeySet:
     def restrict(self, rows: DataFrame, expressions: Mapping[str, str] | None = None) -> DataFrame:
         """The rows whose key is one of these; NULL is a key like any other."""
         told = expressions or {name: quoted(name) for name in self.names}
-        return self._pruned(rows, told).join(self._side(), self._same(told), "left_semi")
+        pruned, exact = self._pruned(rows, told)
+        return pruned if exact else pruned.join(self._side(), self._same(told), "left_semi")
 
     def without(self, rows: DataFrame) -> DataFrame:
         """The rows whose key is none of these."""
@@ -82,38 +83,51 @@ class KeySet:
         pairs = [F.expr(expressions[name]).eqNullSafe(F.col(f"_icefield_key_{n}")) for n, name in enumerate(self.names)]
         return reduce(lambda a, b: a & b, pairs)
 
-    def _pruned(self, rows: DataFrame, expressions: Mapping[str, str]) -> DataFrame:
-        """Conditions on plain columns that follow from the keys: whole files and row groups are passed over by them."""
+    def _pruned(self, rows: DataFrame, expressions: Mapping[str, str]) -> tuple[DataFrame, bool]:
+        """The rows under conditions on plain columns that follow from the keys, and whether those say it all.
+
+        Whole files and row groups are passed over by them.
+        """
         known = {quoted(name): name for name in rows.columns}
         plain = {name: known[text] for name, text in expressions.items() if text in known}
         if not plain or self.count > _TELLING:
-            return rows
+            return rows, False
         values = self.stored.arrow(list(plain))
+        listed = []
         for name, column in plain.items():
-            told = _condition(F.col(quoted(column)), values[name])
-            rows = rows if told is None else rows.where(told)
-        return rows
+            if (told := _condition(F.col(quoted(column)), values[name])) is not None:
+                rows = rows.where(told.column)
+                listed.append(told.exact)
+        return rows, len(self.names) == 1 and listed == [True]
 
 
 #: More keys than this are not looked at one by one: they are all over the place.
 _TELLING = 1_000_000
 
 
-def _condition(column: Column, values: pa.ChunkedArray) -> Column | None:
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    column: Column
+    exact: bool
+
+
+def _condition(column: Column, values: pa.ChunkedArray) -> _Condition | None:
+    """What holds for a column whose value is one of these; exact: and for no other."""
     kind = values.type
     known = (pa.types.is_integer(kind), pa.types.is_date(kind), pa.types.is_decimal(kind), pa.types.is_string(kind))
     if not any(known):
         return None
     present = values.drop_null()
     if len(present) == 0:
-        return column.isNull()
+        return _Condition(column.isNull(), exact=True)
     distinct = pc.unique(present)
-    if len(distinct) <= _LISTED:
+    listed = len(distinct) <= _LISTED
+    if listed:
         told = column.isin([value.as_py() for value in distinct])
     else:
         span = pc.min_max(distinct)
         told = column.between(F.lit(span["min"].as_py()), F.lit(span["max"].as_py()))
-    return told | column.isNull() if values.null_count else told
+    return _Condition(told | column.isNull() if values.null_count else told, exact=listed)
 
 
 def key_set(frames: Sequence[DataFrame], names: Sequence[str], like: StructType, place: Path) -> KeySet:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame
 
 #: Steps that give no row that was not there, and none twice.
 _ROW_BY_ROW = ("Project", "Filter", "SubqueryAlias", "Sort", "GlobalLimit", "LocalLimit")
+
+_CLASS = re.compile(r'"class":"([\w.$]+)"')
 
 
 def hands_through(rows: DataFrame, output: DataFrame, column: str) -> bool:
@@ -34,6 +39,41 @@ def steps_of(output: DataFrame) -> list[str]:
             break
         plan = plan.children().apply(0)
     return names
+
+
+def leaves(frame: DataFrame) -> frozenset[int]:
+    """What tells the leaves of a frame's plan apart from those of any other."""
+    return _leaves(_analysed(frame))
+
+
+def walk(output: DataFrame) -> Iterator[tuple[str, list[frozenset[int]]]]:
+    """Every step of a plan by the name that Spark has for it, with the leaves below each of its children."""
+    waiting = [_analysed(output)]
+    while waiting:
+        plan = waiting.pop()
+        children = _children(plan)
+        name = str(plan.nodeName())
+        told = f"{name} {plan.joinType().sql()}" if name == "Join" else name
+        yield told, [_leaves(child) for child in children]
+        waiting += children
+
+
+def expressions(output: DataFrame) -> frozenset[str]:
+    """The names of all expressions in a plan, as Spark's classes are called."""
+    told = _analysed(output).toJSON()
+    return frozenset(name.rpartition(".")[2] for name in _CLASS.findall(told))
+
+
+def _leaves(plan: Any) -> frozenset[int]:
+    children = _children(plan)
+    if children:
+        return frozenset(found for child in children for found in _leaves(child))
+    return frozenset(attribute.exprId().id() for attribute in _output(plan))
+
+
+def _children(plan: Any) -> list[Any]:
+    children = plan.children()
+    return [children.apply(number) for number in range(children.size())]
 
 
 def _analysed(frame: DataFrame) -> Any:

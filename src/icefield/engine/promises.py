@@ -10,11 +10,11 @@ from pyspark.sql.types import DoubleType, FloatType
 from icefield.declare import Accumulate
 from icefield.engine.frames import empty_frame
 from icefield.engine.keyed import key_of
-from icefield.engine.lineage import hands_through, steps_of
+from icefield.engine.lineage import expressions, hands_through, leaves, steps_of, walk
 from icefield.errors import BadFunction, KeyUnknown, NotExact, PromiseBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -71,6 +71,85 @@ def _require_carried(node: Node, edge: Edge, schemas: Mapping[str, StructType]) 
                 where=str(node.location),
                 remedy="name a column that both have, or leave `on` out: then a change of it rebuilds the table",
             )
+
+
+#: Steps whose rows depend on one another, in the words of an author.
+_TOGETHER = {
+    "Aggregate": "groups rows",
+    "Distinct": "leaves out rows that are there before",
+    "Deduplicate": "leaves out rows that are there before",
+    "Window": "uses a window over other rows",
+    "GlobalLimit": "takes only so many rows",
+    "Sample": "takes a sample of the rows",
+    "Except": "takes away rows of another frame",
+    "Intersect": "compares with rows of another frame",
+}
+#: Expressions that give another value in each run.
+_CHANGING = {
+    "CurrentTimestamp": "current_timestamp()",
+    "Now": "now()",
+    "LocalTimestamp": "localtimestamp()",
+    "CurrentDate": "current_date()",
+    "Uuid": "uuid()",
+    "Rand": "rand()",
+    "Randn": "randn()",
+    "MonotonicallyIncreasingID": "monotonically_increasing_id()",
+}
+#: Aggregates whose value depends on the order of rows, which nothing keeps.
+_UNORDERED = {"First": "first()", "Last": "last()", "AnyValue": "any_value()", "CollectList": "collect_list()"}
+
+
+def require_rows_alone(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
+    """In an appending table each row stands alone: new rows can be added without a look at the others."""
+    whole = _union(leaves(inputs[edge.parameter]) for edge in node.edges if edge.lookup)
+    for step, below in walk(output):
+        if _union(below) <= whole:
+            continue
+        told = _TOGETHER.get(step)
+        if step.startswith("Join") and not _keeps_arrivals(step, [side <= whole for side in below]):
+            told = "joins rows that arrive with rows that may arrive later"
+        if told:
+            raise PromiseBroken(
+                f"{node.name} is refreshed by append(), but its function {told}: from the second run on it would see"
+                " the new rows only",
+                where=str(node.location),
+                remedy="declare it by_key(...), accumulate(...) or full(); a table that is passed whole is lookup(...)",
+            )
+
+
+def _keeps_arrivals(join: str, is_lookup: list[bool]) -> bool:
+    """Whether a join gives, for each row that arrives, rows that depend on it and on lookups alone."""
+    if join in ("Join INNER", "Join CROSS"):
+        return any(is_lookup)
+    if join in ("Join LEFT OUTER", "Join LEFT SEMI", "Join LEFT ANTI"):
+        return is_lookup[1]
+    return join == "Join RIGHT OUTER" and is_lookup[0]
+
+
+def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+    return frozenset(found for some in sets for found in some)
+
+
+def require_exact(node: Node, output: DataFrame) -> None:
+    """An incremental table gives the same rows however often it is computed."""
+    found = expressions(output)
+    changing = [told for name, told in _CHANGING.items() if name in found]
+    if changing and not node.volatile:
+        raise NotExact(
+            f"{node.name} calls {changing[0]}, which gives another value in each run, so that it cannot be told from a"
+            " table that is wrong",
+            where=str(node.location),
+            remedy="use ingested_at, which sources hand over, or name the columns that depend on the run:"
+            ' volatile=["..."]',
+        )
+    unordered = [told for name, told in _UNORDERED.items() if name in found]
+    if unordered and node.keys and "Window" not in found and not node.volatile:
+        raise NotExact(
+            f"{node.name} calls {unordered[0]}, whose value depends on the order of rows, which nothing keeps",
+            where=str(node.location),
+            remedy="say which one: max_by(value, order) or max(struct(order, value)) for the last, min for the first;"
+            " sort_array(collect_list(...)) for all (declare such a column volatile)",
+        )
 
 
 def measured(node: Node, output: DataFrame) -> StructType:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -13,10 +13,10 @@ from pyspark.sql.types import DoubleType, FloatType
 
 from icefield.declare import Accumulate
 from icefield.engine.analyse import visible
-from icefield.engine.difference import CHANGE, REMOVED, difference
 from icefield.engine.keyed import KeySet
 from icefield.engine.quality import kept
 from icefield.engine.renewal import in_halves
+from icefield.engine.rows import plain
 from icefield.engine.scratch import store
 from icefield.engine.tables import quoted
 from icefield.errors import PromiseBroken
@@ -45,30 +45,46 @@ def try_promise(
 ) -> None:
     """Fails where the rows that were built differ from those that the incremental way gives for some of the keys."""
     node = renewal.node
-    chosen = built.select(*(quoted(key) for key in node.keys)).limit(KEYS_TRIED)
-    keys = KeySet(node.keys, store(chosen, scratch / "tried"), KEYS_TRIED)
+    keys, wanted = _some(node, built, scratch / "tried")
     if isinstance(node.refresh, Accumulate):
         assert measures is not None
         merged = in_halves(renewal, keys, measures)
         again = finish(merged) if finish else merged
     else:
         again = renewal.again(keys)
-    again = kept(node, visible(again)).select(*(quoted(column) for column in built.columns))
-    found = difference(comparable(keys.restrict(built)), comparable(again), node.volatile).limit(2).collect()
-    if found:
-        raise _broken(node, found)
+    given = _fixed(kept(node, visible(again)).select(*(quoted(c) for c in built.columns)), node).collect()
+    if Counter(map(plain, given)) != Counter(map(plain, wanted)):
+        raise _broken(node, wanted, given)
+
+
+def _some(node: Node, built: DataFrame, place: Path) -> tuple[KeySet, list[Row]]:
+    """Some keys, and the rows that were built of them."""
+    one_each = isinstance(node.refresh, Accumulate)
+    rows = built if one_each else built.select(*(quoted(key) for key in node.keys))
+    chosen = store(rows.limit(KEYS_TRIED), place)
+    keys = KeySet(node.keys, chosen, KEYS_TRIED)
+    return keys, _fixed(chosen.frame if one_each else keys.restrict(built), node).collect()
+
+
+def _fixed(rows: DataFrame, node: Node) -> DataFrame:
+    return comparable(rows.select(*(quoted(column) for column in rows.columns if column not in node.volatile)))
 
 
 def comparable(rows: DataFrame) -> DataFrame:
-    """Rows with DOUBLEs cut to the digits that do not depend on the order of a sum."""
-    inexact = [field.name for field in rows.schema if isinstance(field.dataType, DoubleType | FloatType)]
-    return reduce(lambda frame, name: frame.withColumn(name, F.col(quoted(name)).cast("float")), inexact, rows)
+    """The rows with DOUBLEs cut to the digits that do not depend on the order of a sum."""
+    inexact = {field.name for field in rows.schema if isinstance(field.dataType, DoubleType | FloatType)}
+    columns = [
+        F.col(quoted(name)).cast("float").alias(name) if name in inexact else quoted(name) for name in rows.columns
+    ]
+    return rows.select(*columns)
 
 
-def _broken(node: Node, found: list[Row]) -> PromiseBroken:
-    sides = {row[CHANGE]: {k: v for k, v in row.asDict().items() if k != CHANGE} for row in found}
-    built, again = sides.get(REMOVED), next((row for side, row in sides.items() if side != REMOVED), None)
-    told = f"built from everything: {built}; from the rows of its key: {again}"
+def _broken(node: Node, wanted: list[Row], given: list[Row]) -> PromiseBroken:
+    odd = [row for row in wanted if plain(row) not in set(map(plain, given))] or wanted
+    key = [odd[0][name] for name in node.keys] if odd else None
+    others = [row.asDict() for row in given if [row[name] for name in node.keys] == key]
+    shown = [str(rows[0]) if rows else "no row" for rows in ([row.asDict() for row in odd], others)]
+    told = f"built from everything {shown[0]}, from the rows of its key {shown[1]}"
     keys = ", ".join(map(repr, node.keys))
     if isinstance(node.refresh, Accumulate):
         remedy = f"inputs are united, not joined, and each measure merges as it says; else declare it by_key({keys})"

@@ -119,6 +119,8 @@ def _rest(node: Node, state: TableState, arrivals: Arrivals | None) -> Step:
             reason=f"{_files(arrivals.touched)} touched, content equal",
             arrivals=arrivals,
         )
+    if state.meddled:
+        return Step(table=node.name, action="note", reason="rows that someone else changed accepted", arrivals=arrivals)
     if state.fingerprint != node.fingerprint or state.checks_fingerprint != node.checks_fingerprint:
         return Step(table=node.name, action="note", reason="new code accepted without a rebuild", arrivals=arrivals)
     return Step(table=node.name, action="none", reason="up to date", arrivals=arrivals)
@@ -136,7 +138,7 @@ def _rebuild_reason(
         return "its code changed"
     if state.checks_fingerprint != node.checks_fingerprint and node.name not in wishes.accept:
         return "its checks changed"
-    if state.meddled:
+    if state.meddled and node.name not in wishes.accept:
         return "someone else changed its rows"
     if not isinstance(node.refresh, Append | Keyed):
         return ""
@@ -152,6 +154,8 @@ def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, Tabl
     consumed, now = state.inputs.get(edge.table), inputs[edge.table]
     if consumed is None:
         return f"{edge.table} is a new input"
+    if now.meddled and consumed.snapshot != now.version.snapshot:
+        return f"someone else changed the rows of {edge.table}"
     if now.version.holds_rows_of(consumed):
         return ""
     if edge.lookup and not (edge.on and isinstance(node.refresh, ByKey)):

@@ -73,7 +73,7 @@ def run_project(project: Project, order: Order | None = None, listener: Listener
     wanted = order or Order()
     for attempt in range(TRIES):
         try:
-            return _Run(project, wanted, listener).carry_out()
+            return Run(project, wanted, listener).carry_out()
         except Overtaken as overtaken:
             if attempt == TRIES - 1:
                 raise
@@ -82,7 +82,7 @@ def run_project(project: Project, order: Order | None = None, listener: Listener
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     project: Project
     order: Order
     listener: Listener
@@ -442,7 +442,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Phase:
-    run: _Run
+    run: Run
     name: Phase
     plan: Plan | None
     begun: float = 0.0

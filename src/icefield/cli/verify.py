@@ -1,0 +1,86 @@
+"""`icefield verify`: is every table what its function gives?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from icefield.cli import output
+from icefield.cli.guard import FAILED, guarded
+from icefield.cli.options import HERE, Exclude, Json, ProfileName, ProjectDir, words
+from icefield.cli.output import Column, Count
+from icefield.cli.wording import plural
+from icefield.project import open_project
+from icefield.run.planning import selected
+from icefield.run.verifying import verify_project
+
+if TYPE_CHECKING:
+    from icefield.engine.verify import Verdict
+
+_COLUMNS = (
+    "table",
+    "verdict",
+    Column(name="rows", right=True),
+    Column(name="too many", right=True),
+    Column(name="missing", right=True),
+    "",
+)
+Tables = Annotated[list[str] | None, typer.Argument(help="Tables, by the grammar of --select; without one, all.")]
+Deep = Annotated[bool, typer.Option("--deep", help="Recompute from the sources' files, not from the tables' inputs.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("verify")(guarded(verify))
+
+
+def verify(
+    tables: Tables = None,
+    *,
+    deep: Deep = False,
+    exclude: Exclude = None,
+    as_json: Json = False,
+    project: ProjectDir = HERE,
+    profile: ProfileName = None,
+) -> int:
+    """Recompute tables aside and compare them, row for row, with what is published. Nothing is changed."""
+    opened = open_project(project, profile)
+    selection = selected(opened, words(tables), words(exclude))
+    verdicts = verify_project(opened, selection, deep=deep, listener=lambda table: output.note(f"verifying {table}"))
+    if as_json:
+        output.json([asdict(verdict) for verdict in verdicts])
+    else:
+        _show(verdicts)
+    return FAILED if any(verdict.status == "differs" for verdict in verdicts) else 0
+
+
+def _show(verdicts: list[Verdict]) -> None:
+    output.table(_COLUMNS, [_cells(verdict) for verdict in verdicts])
+    for verdict in verdicts:
+        if verdict.examples:
+            output.heading(f"{verdict.table}: rows that differ")
+            names = list(verdict.examples[0][1])
+            output.table(("", *names), [(side, *(_text(row[n]) for n in names)) for side, row in verdict.examples])
+    exact = sum(verdict.status == "exact" for verdict in verdicts)
+    apart = sum(verdict.status == "differs" for verdict in verdicts)
+    output.line(
+        f"\n{plural(len(verdicts), 'table')}: {exact} exact, {apart} {'differs' if apart == 1 else 'differ'},"
+        f" {len(verdicts) - exact - apart} not compared"
+    )
+
+
+def _cells(verdict: Verdict) -> list[object]:
+    counted = verdict.status != "not compared"
+    return [
+        verdict.table,
+        verdict.status,
+        Count(verdict.rows) if counted else "",
+        Count(verdict.too_many) if verdict.too_many else "",
+        Count(verdict.missing) if verdict.missing else "",
+        verdict.detail,
+    ]
+
+
+def _text(value: object) -> str:
+    return "NULL" if value is None else str(value)

@@ -1,0 +1,98 @@
+"""Recomputes tables aside and compares them with what is published; nothing is published, nothing is changed."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from icefield.errors import NoLake
+from icefield.lake.branch import Branch, new_branch_name
+from icefield.lake.embedded import RECORDER
+from icefield.plan import Plan, Wishes
+from icefield.run.planning import plan_project
+from icefield.run.runner import Order, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from icefield.engine.stage import Stage
+    from icefield.engine.verify import Verdict
+    from icefield.graph.state import TableState
+    from icefield.project import Project
+    from icefield.run.events import Event
+
+
+def verify_project(
+    project: Project,
+    selection: Sequence[str],
+    *,
+    deep: bool = False,
+    listener: Callable[[str], None] = lambda table: None,
+) -> list[Verdict]:
+    """Whether each table is what its function gives for its inputs at the versions it says it has consumed.
+
+    `deep`: for the files that its sources have taken in, all the way from there.
+    """
+
+    def heard(event: Event) -> None:
+        if deep and (table := getattr(event, "action", "") and getattr(event, "table", "")):
+            listener(f"{table}, from the sources")
+
+    return _Verification(project, Order(full_refresh=deep, once=True), heard).verify(selection, listener)
+
+
+class _Verification(Run):
+    """A run that ends before it publishes."""
+
+    def verify(self, selection: Sequence[str], listener: Callable[[str], None]) -> list[Verdict]:
+        from icefield.engine.session import cores  # noqa: PLC0415 - pyspark
+
+        if not self.lake.exists:
+            raise NoLake(self.lake.root)
+        self.lake.require_in_place()
+        self.states = self.lake.states()
+        published = dict(self.states)
+        plan = self._plan(selection)
+        branch = Branch(self.lake, new_branch_name(RECORDER), self.run)
+        try:
+            with ThreadPoolExecutor(cores(), thread_name_prefix="reader") as readers:
+                stage = self._start(branch, plan, readers)
+                self._stage(stage, plan)
+            return [self._verdict(stage, table, published, listener) for table in selection]
+        finally:
+            branch.abandon()
+
+    def _plan(self, selection: Sequence[str]) -> Plan:
+        if not self.order.full_refresh:
+            return Plan(steps=())
+        graph = self.project.graph
+        wanted = {*selection, *graph.upstream(selection)}
+        built = tuple(name for name in graph.order if name in wanted and name in self.states)
+        return plan_project(self.project, self.lake, self.states, selection=built, wishes=Wishes(full_refresh=True))
+
+    def _verdict(
+        self, stage: Stage, table: str, published: dict[str, TableState], listener: Callable[[str], None]
+    ) -> Verdict:
+        from icefield.engine.verify import Verdict, compared, recomputed  # noqa: PLC0415 - pyspark
+
+        node, state = self.project.graph[table], published.get(table)
+        if state is None:
+            return Verdict(table=table, status="not compared", detail="it was never built")
+        listener(table)
+        if self.order.full_refresh:
+            return compared(stage, node, state, stage.tables.read(table, self.states[table].version.snapshot))
+        if node.source is not None:
+            return Verdict(table=table, status="not compared", detail="--deep reads its files again")
+        if state.fingerprint != node.fingerprint:
+            return Verdict(table=table, status="not compared", detail="its code changed: run first")
+        gone = [name for name, version in state.inputs.items() if not _is_there(stage, name, version.snapshot)]
+        if gone:
+            told = f"the version of {', '.join(gone)} that it consumed is expired"
+            return Verdict(table=table, status="not compared", detail=told)
+        return compared(stage, node, state, recomputed(stage, node, state))
+
+
+def _is_there(stage: Stage, table: str, snapshot: int | None) -> bool:
+    metadata = stage.tables.branch.base_metadata(table)
+    known = [] if metadata is None else [entry["snapshot-id"] for entry in metadata.get("snapshots", [])]
+    return snapshot is None or snapshot in known
