@@ -12,19 +12,28 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from functools import reduce
+from operator import and_, or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
+from icefield.declare import Accumulate, ByKey, Refresh, append
+from icefield.declare.tables import parameters_of
+from icefield.engine.renewal import merged_halves
 from icefield.engine.rows import plain
 from icefield.engine.session import start_session
+from icefield.graph import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    Batch = DataFrame | Mapping[str, DataFrame]
 
 _SHOWN = 3
 
@@ -53,26 +62,99 @@ def assert_same_rows(given: DataFrame, wanted: DataFrame) -> None:
 
 
 def assert_incremental(
-    function: Callable[[DataFrame], DataFrame], batches: Sequence[DataFrame], *, seed: int = 0
+    function: Callable[..., DataFrame],
+    batches: Sequence[Batch],
+    *,
+    refresh: Refresh | None = None,
+    seed: int = 0,
 ) -> None:
-    """The function keeps the promise of `append()`: any batches, in any order, give what all at once give."""
-    everything = reduce(lambda a, b: a.unionByName(b), batches)
-    whole = function(everything)
+    """The function keeps the promise of its refresh kind (`append()` unless another is given).
+
+    A batch is a DataFrame, or for functions of several inputs a mapping of parameters to DataFrames. `append()`: any
+    batches, in any order, give what all at once give. `by_key(...)`: rows of some keys give the result's rows of those
+    keys. `accumulate(...)`: the measures of two halves merge into those of the whole.
+    """
+    kind = refresh or append()
+    parts = [_named(function, batch) for batch in batches]
+    everything = {name: reduce(_union, [part[name] for part in parts]) for name in parts[0]}
+    whole = function(**everything)
     chance = random.Random(seed)
-    for cut in (batches, chance.sample(list(batches), len(batches)), _halves(everything, seed)):
-        parts = reduce(lambda a, b: a.unionByName(b), [function(batch) for batch in cut])
+    match kind:
+        case ByKey():
+            cuts = [_of_some_keys(function, everything, whole, kind, chance) for _ in range(3)]
+        case Accumulate():
+            cuts = [(_merged(function, everything, kind, seed + n), whole) for n in range(3)]
+        case _:
+            shuffled = chance.sample(parts, len(parts))
+            cuts = [(_added_up(function, cut), whole) for cut in (parts, shuffled, _halves(everything, seed))]
+    for given, wanted in cuts:
         try:
-            assert_same_rows(parts, whole)
+            assert_same_rows(given, wanted)
         except AssertionError as difference:
             raise AssertionError(
-                f"{getattr(function, '__name__', 'the function')} does not keep the promise of append(): {difference}"
-                f" (seed {seed}); its rows depend on one another, so declare it full()"
+                f"{getattr(function, '__name__', 'the function')} does not keep the promise of {kind.kind}():"
+                f" {difference} (seed {seed}); {_WAY_OUT[kind.kind]}"
             ) from None
 
 
-def _halves(frame: DataFrame, seed: int) -> list[DataFrame]:
+_WAY_OUT = {
+    "append": "its rows depend on one another, so declare it by_key(...), accumulate(...) or full()",
+    "by_key": "its rows depend on rows of other keys, so pass those as a lookup(...), or declare it full()",
+    "accumulate": "its measures do not merge, so declare it by_key(...)",
+}
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.unionByName(other)
+
+
+def _named(function: Callable[..., DataFrame], batch: Batch) -> dict[str, DataFrame]:
+    if isinstance(batch, Mapping):
+        return dict(batch)
+    return {parameters_of(function)[0]: batch}
+
+
+def _added_up(function: Callable[..., DataFrame], parts: Sequence[Mapping[str, DataFrame]]) -> DataFrame:
+    return reduce(_union, [function(**part) for part in parts])
+
+
+def _of_some_keys(
+    function: Callable[..., DataFrame],
+    everything: Mapping[str, DataFrame],
+    whole: DataFrame,
+    kind: ByKey,
+    chance: random.Random,
+) -> tuple[DataFrame, DataFrame]:
+    """The function over the inputs' rows of some keys, and the whole result's rows of them."""
+    known = sorted({tuple(row) for row in whole.select(*kind.keys).collect()}, key=repr)
+    chosen = chance.sample(known, (len(known) + 1) // 2)
+    columns = {name: F.expr(kind.expressions.get(name, f"`{name}`")) for name in kind.keys}
+
+    def some(rows: DataFrame, key: Mapping[str, Column]) -> DataFrame:
+        each = [
+            reduce(and_, [key[n].eqNullSafe(F.lit(v)) for n, v in zip(kind.keys, row, strict=True)]) for row in chosen
+        ]
+        return rows.where(reduce(or_, each, F.lit(False)))  # noqa: FBT003 - Spark's literal
+
+    given = {name: some(rows, columns) for name, rows in everything.items()}
+    return function(**given), some(whole, {name: F.col(name) for name in kind.keys})
+
+
+def _merged(
+    function: Callable[..., DataFrame], everything: Mapping[str, DataFrame], kind: Accumulate, seed: int
+) -> DataFrame:
+    one, other = (function(**half) for half in _halves(everything, seed))
+    node = Node(name=getattr(function, "__name__", "function"), refresh=kind.plain)
+    return merged_halves(node, one, other, one.schema)
+
+
+def _halves(everything: Mapping[str, DataFrame], seed: int) -> list[dict[str, DataFrame]]:
     """Two halves that are the same whenever they are evaluated."""
-    all_rows = frame.collect()
-    random.Random(seed).shuffle(all_rows)
-    middle = len(all_rows) // 2
-    return [frame.sparkSession.createDataFrame(half, frame.schema) for half in (all_rows[:middle], all_rows[middle:])]
+    halves: list[dict[str, DataFrame]] = [{}, {}]
+    for name, frame in everything.items():
+        all_rows = frame.collect()
+        random.Random(seed).shuffle(all_rows)
+        middle = len(all_rows) // 2
+        for half, rows in zip(halves, (all_rows[:middle], all_rows[middle:]), strict=True):
+            half[name] = frame.sparkSession.createDataFrame(rows, frame.schema)
+    return halves

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -33,8 +32,7 @@ pytestmark = pytest.mark.spark
 
 Row = tuple[Any, ...]  # (g, k, n, v): columns in the order of their names
 SEED = int(os.environ.get("ICEFIELD_EXACT_SEED", "1"))
-STEPS = int(os.environ.get("ICEFIELD_EXACT_STEPS", "36"))
-SECONDS = float(os.environ.get("ICEFIELD_EXACT_SECONDS", "240"))
+STEPS = int(os.environ.get("ICEFIELD_EXACT_STEPS", "24"))
 
 HEAD = """
 from pyspark.sql import functions as F
@@ -132,6 +130,10 @@ def total(values: Iterable[Any]) -> Any:
     return sum(present) if present else None
 
 
+def plus(value: Any, constant: int) -> Any:
+    return None if value is None else value + constant
+
+
 def grouped(rows: list[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
     found: dict[Any, list[Row]] = {}
     for row in rows:
@@ -180,7 +182,7 @@ def oracle(kind: str, constant: int, given: list[Counter[Row]]) -> Counter[Row]:
         case "last":
             made = []
             for k, of in by_k.items():
-                n, g = max(((None if r[2] is None else r[2] + c, r[0]) for r in of), key=_struct_order)
+                n, g = max(((plus(r[2], c), r[0]) for r in of), key=_struct_order)
                 made.append((g, k, n, total(r[3] for r in of)))
         case "full":
             made = [(g, largest(r[1] for r in of), len(of) + c, total(r[3] for r in of)) for g, of in by_g.items()]
@@ -188,8 +190,8 @@ def oracle(kind: str, constant: int, given: list[Counter[Row]]) -> Counter[Row]:
             count = Counter(r[0] for r in known if r[0] is not None)
             made = []
             for k, of in by_k.items():
-                seen = total(count[r[0]] if r[0] in count else None for r in of)
-                made.append((largest(r[0] for r in of), k, None if seen is None else seen + c, total(r[3] for r in of)))
+                seen = total(count.get(r[0]) for r in of)
+                made.append((largest(r[0] for r in of), k, plus(seen, c), total(r[3] for r in of)))
     return Counter(made)
 
 
@@ -220,7 +222,6 @@ class Lakehouse(RuleBasedStateMachine):
         self.made_with: dict[tuple[str, str], int] = {}
         self.files: dict[tuple[str, str], list[Row]] = {}
         self.everything = False
-        self.began = time.monotonic()
 
     @initialize(data=st.data())
     def declare(self, data: st.DataObject) -> None:
@@ -250,8 +251,6 @@ class Lakehouse(RuleBasedStateMachine):
         self.everything = False
 
     def run(self, **order: Any) -> Any:
-        if time.monotonic() - self.began > SECONDS:
-            return None
         result = self.project.run(**order)
         assert result.status in ("published", "nothing new"), result.error
         graph = {step.table for step in result.plan.steps}

@@ -139,17 +139,23 @@ class Merged:
 def in_halves(renewal: Renewal, keys: KeySet, like: StructType) -> DataFrame:
     """The measures of some keys, computed from two halves of the inputs' rows and merged."""
     node = renewal.node
-    sides = []
-    for side, half in ((_OLD, 0), (ADDED, 1)):
+    halves = []
+    for half in (0, 1):
         rows = {}
         for edge in node.edges:
             if not edge.lookup:
                 # By the place of a row in its file, which costs nothing: a hash would read every column.
                 whole = renewal.whole(edge).where(f"_pos % 2 = {half}")
                 rows[edge.parameter] = keys.restrict(whole, key_of(node, edge, whole.columns))
-        sides.append(renewal.measured(rows, like).withColumn(_SIDE, F.lit(side)))
-    both = sides[0].unionByName(sides[1]).withColumn(_ROW, F.lit(None).cast("string"))
-    return merge(node, both, like).select(*(quoted(field.name) for field in like))
+        halves.append(renewal.measured(rows, like))
+    return merged_halves(node, halves[0], halves[1], like)
+
+
+def merged_halves(node: Node, one: DataFrame, other: DataFrame, like: StructType) -> DataFrame:
+    """The measures of two halves, merged as those of new rows are into the stored ones."""
+    sides = one.withColumn(_SIDE, F.lit(_OLD)).unionByName(other.withColumn(_SIDE, F.lit(ADDED)))
+    merged = merge(node, sides.withColumn(_ROW, F.lit(None).cast("string")), like)
+    return merged.select(*(quoted(field.name) for field in like))
 
 
 def merge(node: Node, rows: DataFrame, like: StructType) -> DataFrame:

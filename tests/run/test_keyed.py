@@ -1,0 +1,301 @@
+"""What is known to go wrong with tables that follow changes, one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from icefield import Lake
+from icefield.engine import replacing, update
+from icefield.errors import KeyUnknown, NotExact, PromiseBroken
+from icefield.lake.catalog import LAKE
+from projects import TinyProject, order, tiny
+
+pytestmark = pytest.mark.spark
+
+HEAD = """
+from pyspark.sql import functions as F
+from icefield import accumulate, append, by_key, expect, files, full, lookup, ref, table
+
+ORDERS = "id BIGINT, customer STRING, amount DECIMAL(10,2), at TIMESTAMP"
+
+
+@table("bronze.orders", source=files("landing/orders/*.csv", schema=ORDERS, changed="replace"), refresh=append())
+def orders(rows):
+    return rows.drop("ingested_at", "source_line")
+"""
+
+
+def project_of(root: Path, text: str, *orders: str) -> TinyProject:
+    project = tiny(root, HEAD + text)
+    project.land("1.csv", orders or [order(1), order(2, "bob", "3.00")])
+    return project
+
+
+def outcome(result: Any, table: str) -> Any:
+    assert result.status == "published", result.error
+    return next(one for one in result.tables if one.table == table)
+
+
+def require_exact(project: TinyProject, *tables: str) -> None:
+    """Every table is what its function gives for all of its inputs."""
+    verdicts = Lake(project.root).verify(" ".join(tables))
+    assert [(verdict.table, verdict.status, verdict.examples) for verdict in verdicts] == [
+        (table, "exact", ()) for table in tables
+    ]
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many keys change, no rebuild."""
+    monkeypatch.setattr(update, "REBUILD_SHARE", 100.0)
+
+
+NUMBERS = """
+@table("silver.numbers", refresh=append())
+def numbers(orders):
+    key = "CASE customer WHEN 'nan' THEN double('NaN') WHEN 'minus' THEN -0.0D WHEN 'zero' THEN 0.0D END"
+    return orders.select(F.expr(key).alias("k"), "amount", F.col("id"))
+
+
+@table("gold.by_key", refresh=by_key("k"))
+def keyed(numbers):
+    return numbers.groupBy("k").agg(F.count("*").alias("n"), F.sum("amount").alias("amount"))
+
+
+@table("gold.merged", refresh=accumulate("k", n="count", amount="sum", last="max"))
+def merged(numbers):
+    return numbers.groupBy("k").agg(F.count("*").alias("n"), F.sum("amount").alias("amount"), F.max("id").alias("last"))
+"""
+
+
+@pytest.mark.parametrize("small", [100_000, 0], ids=["rewritten", "merged on read"])
+@pytest.mark.usefixtures("always")
+def test_null_nan_and_both_zeros_are_keys_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr(replacing, "SMALL_TABLE", small)
+    kinds = ["nan", "minus", "zero", "none"]
+    project = project_of(tmp_path, NUMBERS, *(order(n, kind) for n, kind in enumerate(kinds)))
+    project.run()
+    project.land("2.csv", [order(n + 10, kind, "2.50") for n, kind in enumerate(kinds)])
+    assert outcome(project.run(), "gold.merged").action == "update"
+    expected = "SELECT k IS NULL, isnan(k), k = 0, n::INT, amount::VARCHAR FROM gold.{0} ORDER BY 1, 2"
+    for table in ("by_key", "merged"):
+        assert project.ask(expected.format(table)) == [
+            (False, False, True, 4, "7.00"), (False, True, False, 2, "3.50"), (True, None, None, 2, "3.50"),
+        ]  # fmt: skip
+    require_exact(project, "gold.by_key", "gold.merged")
+
+
+CHAIN = """
+@table("silver.latest", refresh=by_key("id"))
+def latest(orders):
+    newest = F.max(F.struct("source_file", "amount", "customer")).alias("newest")
+    return orders.groupBy("id").agg(newest).select("id", "newest.customer", "newest.amount")
+
+
+@table("gold.largest", refresh=accumulate("customer", amount="max", spent="sum"))
+def largest(latest):
+    return latest.groupBy("customer").agg(F.max("amount").alias("amount"), F.sum("amount").alias("spent"))
+"""
+
+
+@pytest.mark.usefixtures("always")
+def test_a_consumer_far_behind_does_not_see_what_came_and_went_meanwhile(tmp_path: Path) -> None:
+    project = project_of(tmp_path, CHAIN)
+    project.run()
+    project.land("2.csv", [order(1, "ann", "900.00"), order(3, "ann", "1.00")])
+    project.run(select="orders latest")
+    project.land("3.csv", [order(1, "ann", "2.00")])  # the 900.00 are taken back before gold.largest saw them
+    project.run(select="orders latest")
+    assert outcome(project.run(), "gold.largest").action == "update"
+    assert sorted(project.ask("SELECT customer, amount::VARCHAR, spent::VARCHAR FROM gold.largest")) == [
+        ("ann", "2.00", "3.00"), ("bob", "3.00", "3.00"),
+    ]  # fmt: skip
+    # A maximum that is removed is looked for among the rows that are left; a key without rows goes.
+    project.land("4.csv", [order(1, "bob", "0.50"), order(3, "bob", "0.50"), order(2, "cid", "1.00")])
+    project.run()
+    assert sorted(project.ask("SELECT customer, amount::VARCHAR, spent::VARCHAR FROM gold.largest")) == [
+        ("bob", "0.50", "1.00"), ("cid", "1.00", "1.00"),
+    ]  # fmt: skip
+    require_exact(project, "silver.latest", "gold.largest")
+
+
+def test_when_most_keys_changed_the_table_is_rebuilt_and_says_so(tmp_path: Path) -> None:
+    project = project_of(tmp_path, CHAIN)
+    project.run()
+    project.land("2.csv", [order(1, "ann", "5.00"), order(2, "ann", "5.00")])
+    told = outcome(project.run(), "silver.latest")
+    assert (told.action, told.reason) == ("rebuild", "2 of 2 keys changed")
+    recorded = project.ask("""SELECT action, reason FROM ops.table_runs WHERE "table" = 'silver.latest'""")
+    assert ("rebuild", "2 of 2 keys changed") in recorded
+
+
+def test_a_correction_withdraws_rows_everywhere_below(tmp_path: Path) -> None:
+    project = project_of(tmp_path, CHAIN)
+    project.land("2.csv", [order(9, "eve", "8.00")])
+    project.run()
+    project.land("2.csv", [order(10, "ann", "7.00"), order(11, "fay", "1.00")])
+    project.run()
+    assert sorted(project.ask("SELECT customer FROM gold.largest")) == [("ann",), ("bob",), ("fay",)]
+    require_exact(project, "silver.latest", "gold.largest")
+
+
+PARTS = """
+@table("gold.days", refresh=by_key("day"), partitioned_by=["day"],
+       inputs={"orders": ref("bronze.orders", day="date(at)")},
+       checks=[expect("amounts are small", "amount < 1000", otherwise="quarantine")])
+def days(orders):
+    return orders.select(F.to_date("at").alias("day"), "customer", "amount")
+"""
+
+
+@pytest.mark.usefixtures("always")
+def test_partitions_and_quarantine_are_replaced_by_key(tmp_path: Path) -> None:
+    one, two = "2026-08-01 10:00:00", "2026-08-02 10:00:00"
+    lines = [order(1, "ann", "5000.00", one), order(2, "ann", "1.00", one), order(3, "bob", "1.00", two)]
+    project = project_of(tmp_path, PARTS, *lines)
+    project.run()
+    project.land("2.csv", [order(4, "ann", "2.00", one), order(5, "ann", "7000.00", one)])
+    assert outcome(project.run(), "gold.days").action == "update"
+    assert sorted(project.ask("SELECT amount::INT FROM gold.days")) == [(1,), (1,), (2,)]
+    assert sorted(project.ask("SELECT amount::INT FROM gold.days__quarantine")) == [(5000,), (7000,)]
+    assert outcome(project.run(full_refresh=True), "gold.days").action == "rebuild"
+    assert sorted(project.ask("SELECT amount::INT FROM gold.days__quarantine")) == [(5000,), (7000,)]
+
+
+WRONG = """
+PEOPLE = "id BIGINT, customer STRING, amount BIGINT, at STRING"
+
+
+@table("bronze.people", source=files("landing/people/*.csv", schema=PEOPLE))
+def people(rows):
+    return rows.select("id", "customer", F.col("amount").alias("order_id"))
+
+
+@table("gold.named", refresh=by_key("id"), inputs={"people": {people}})
+def named(orders, people):
+    return orders.select("id", "amount").join(people.select(F.col("order_id").alias("id"), "customer"), "id", "left")
+"""
+
+
+def test_a_key_that_means_something_else_in_an_input_is_found_when_the_table_is_built(tmp_path: Path) -> None:
+    project = project_of(tmp_path, WRONG.replace("{people}", "'bronze.people'"))
+    project.land("1.csv", "id,customer,amount,at\n7,ann,1,\n8,bob,2,\n", "people")
+    result = project.run()
+    assert result.status == "failed"
+    assert "ICE-125 gold.named does not keep the promise of by_key('id')" in result.error
+    assert 'ref("bronze.people", id="...")' in result.error
+    project.declare(HEAD + WRONG.replace("{people}", "ref('bronze.people', id='order_id')"))
+    assert project.run().status == "published"
+
+
+SQUARES = """
+@table("gold.squares", refresh=accumulate("customer", n="sum"))
+def squares(orders):
+    return orders.groupBy("customer").agg(F.pow(F.count("*"), 2).cast("BIGINT").alias("n"))
+"""
+
+
+def test_a_measure_that_does_not_merge_is_found_when_the_table_is_built(tmp_path: Path) -> None:
+    project = project_of(tmp_path, SQUARES, order(1), order(2), order(3), order(4))
+    result = project.run()
+    assert "ICE-125 gold.squares does not keep the promise of accumulate('customer')" in result.error
+
+
+REFUSED = {
+    "append() with a group": (PromiseBroken, "groups rows", "append()", "orders.groupBy('customer').count()"),
+    "append() with distinct": (PromiseBroken, "leaves out rows", "append()", "orders.distinct()"),
+    "append() with a limit": (PromiseBroken, "only so many", "append()", "orders.limit(3)"),
+    "append() of a join with itself": (
+        PromiseBroken, "joins rows", "append()", "orders.join(orders.select(F.col('id').alias('i')), F.expr('id = i'))",
+    ),
+    "a clock": (NotExact, "current_timestamp()", "append()", "orders.withColumn('now', F.current_timestamp())"),
+    "a uuid": (NotExact, "uuid()", "by_key('id')", "orders.withColumn('u', F.expr('uuid()'))"),
+    "first() of many": (
+        NotExact, "first()", "by_key('customer')", "orders.groupBy('customer').agg(F.first('id').alias('id'))",
+    ),
+    "a sum of DOUBLE": (
+        NotExact, "DOUBLE", "accumulate('customer', s='sum')",
+        "orders.groupBy('customer').agg(F.sum(F.col('amount').cast('double')).alias('s'))",
+    ),
+    "a column that is no measure": (
+        PromiseBroken, "n is neither key nor measure", "accumulate('customer', s='sum')",
+        "orders.groupBy('customer').agg(F.sum('amount').alias('s'), F.count('*').alias('n'))",
+    ),
+    "a key that the input does not have": (
+        KeyUnknown, "do not tell", "by_key('day')", "orders.withColumn('day', F.to_date('at'))",
+    ),
+    "a key that the function does not return": (KeyUnknown, "does not return", "by_key('id')", "orders.drop('id')"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_broken_promise_is_refused_before_anything_is_written(tmp_path: Path, case: str) -> None:
+    error, told, refresh, body = REFUSED[case]
+    text = f"\n\n@table('gold.t', refresh={refresh})\ndef t(orders):\n    return {body}\n"
+    project = project_of(tmp_path, text)
+    with pytest.raises(error, match=told.replace("(", r"\(").replace(")", r"\)")):
+        project.run()
+    assert "bronze.orders" not in project.lake.pointers()
+
+
+LOOKED_UP = """
+@table("bronze.names", source=files("landing/names/*.csv", schema="customer STRING, name STRING", changed="replace"))
+def names(rows):
+    return rows.select("customer", "name")
+
+
+@table("silver.names", refresh=by_key("customer"))
+def known(names):
+    return names.groupBy("customer").agg(F.max("name").alias("name"))
+
+
+@table("gold.orders", refresh=by_key("id"), inputs={"known": lookup("silver.names", on="customer")})
+def named(orders, known):
+    return orders.select("id", "customer").join(known, "customer", "left")
+"""
+
+
+@pytest.mark.usefixtures("always")
+def test_a_changed_row_of_a_lookup_touches_only_the_keys_that_carry_it(tmp_path: Path) -> None:
+    project = project_of(tmp_path, LOOKED_UP, order(1, "ann"), order(2, "bob"), order(3, "ann"), order(4, "cid"))
+    project.land("1.csv", "customer,name\nann,Ann\nbob,Bob\n", "names")
+    project.run()
+    project.land("2.csv", "customer,name\nann,Anna\ncid,Cid\n", "names")
+    told = outcome(project.run(), "gold.orders")
+    assert (told.action, told.rows_added, told.rows_removed) == ("update", 3, 3)
+    assert sorted(project.ask("SELECT id::INT, name FROM gold.orders")) == [
+        (1, "Anna"), (2, "Bob"), (3, "Anna"), (4, "Cid"),
+    ]  # fmt: skip
+
+
+def test_verify_shows_rows_that_someone_changed_and_the_next_run_mends_them(tmp_path: Path) -> None:
+    project = project_of(tmp_path, CHAIN)
+    project.run()
+    verdicts = {verdict.table: verdict for verdict in Lake(project.root).verify()}
+    assert verdicts["bronze.orders"].status == "not compared"
+    assert verdicts["silver.latest"].status == verdicts["gold.largest"].status == "exact"
+    deep = {verdict.table: verdict.status for verdict in Lake(project.root).verify(deep=True)}
+    assert set(deep.values()) == {"exact"}
+
+    delete(project, "silver.latest", "id = 1")
+    (verdict,) = Lake(project.root).verify("silver.latest")
+    assert (verdict.status, verdict.missing, verdict.too_many) == ("differs", 1, 0)
+    assert verdict.examples[0][0] == "missing"
+    assert verdict.examples[0][1]["id"] == 1
+    told = outcome(project.run(), "silver.latest")
+    assert (told.action, told.reason) == ("rebuild", "someone else changed its rows")
+    require_exact(project, "silver.latest", "gold.largest")
+
+
+def delete(project: TinyProject, table: str, condition: str) -> None:
+    """Someone else takes rows out, with a commit of their own."""
+    lake = project.lake
+    catalog = SqlCatalog(LAKE, uri=f"sqlite:///{lake.catalog.path}", warehouse=str(lake.warehouse))
+    catalog.load_table(table).delete(condition)
+    catalog.close()
