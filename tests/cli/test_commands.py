@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from commands import icefield, imported, lines
+from commands import icefield, icefield_as_nobody, imported, lines
 
 from icefield.cli.app import COMMANDS, build_app
 from icefield.lake.ops import Journal, at, open_catalog
 from lakes import new_lake, open_branch, publish, told
-from projects import TinyProject, order, tiny
+from projects import TinyProject, order, tiny, without_rights
 
 FIRST, SECOND = "20260101T000000-aaaaaa", "20260102T000000-bbbbbb"
 
@@ -375,6 +376,34 @@ def test_doctor_names_a_moved_lake_and_a_broken_project(tmp_path: Path) -> None:
 
 def test_doctor_works_outside_of_a_project(tmp_path: Path) -> None:
     assert "none here" in icefield("doctor", "-p", str(tmp_path)).out
+
+
+# -- a lake that may only be read
+
+
+def test_what_cannot_be_written_can_be_read() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        project = tiny(Path(folder) / "tiny")
+        project.land("1.csv", [order(1)])
+        publish(new_lake(project.root / "lake"), {"gold.old": [1, 2]}, FIRST)
+        here = ["-p", str(project.root)]
+        with without_rights(project.root):
+            ls, plan, sql, waiting, doctor, run = icefield_as_nobody(
+                ["ls", *here],
+                ["plan", *here],
+                ["sql", "SELECT sum(value) AS s FROM gold.old", "--json", *here],
+                ["quarantine", "ls", *here],
+                ["doctor", "--json", *here],
+                ["run", *here],
+            )
+    assert (ls.code, plan.code, sql.code, waiting.code) == (0, 0, 0, 0), (ls, plan, sql, waiting)
+    assert json.loads(sql.out) == [{"s": 3}]
+    assert doctor.out, doctor.err
+    found = {finding["what"]: finding for finding in json.loads(doctor.out)}
+    assert (doctor.code, found["permission"]["status"], found["catalog"]["status"]) == (1, "failure", "ok")
+    assert "the lake can be read, but no run can work" in found["permission"]["told"]
+    assert (run.code, run.err.split()[:2]) == (2, ["error", "ICE-302"])
 
 
 # -- init

@@ -71,12 +71,12 @@ def examine_lake(lake: EmbeddedLake) -> Iterator[Finding]:
     folder = _existing(lake.root)
     yield _disk(folder)
     yield _file_system(folder)
-    yield _writable(folder)
+    yield _writable(lake, folder)
     yield _wal(lake, folder)
-    if not lake.exists:
-        yield Finding(what="lake", status="ok", told=f"none yet; the first run makes it at {lake.root}")
-        return
     try:
+        if not lake.exists:
+            yield Finding(what="lake", status="ok", told=f"none yet; the first run makes it at {lake.root}")
+            return
         lake.require_in_place()
     except IcefieldError as error:
         yield Finding(what="lake", status="failure", told=error.what, remedy=error.remedy)
@@ -107,10 +107,14 @@ def _jar(jar: Jar) -> Finding:
     fetched = (
         "it is fetched by the next run; offline, put it there or set ICEFIELD_MAVEN to a folder or mirror that has it"
     )
-    if not path.is_file():
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
         return Finding(what="jar", status="warning", told=f"{path} is not there yet", remedy=fetched)
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        remedy = "let this user read it, or set ICEFIELD_CACHE to a folder of its own"
+        return Finding(what="jar", status="failure", told=f"{path} cannot be read: {error.strerror}", remedy=remedy)
     if digest != jar.sha256:
         return Finding(what="jar", status="warning", told=f"{path} is not the pinned one (SHA-256)", remedy=fetched)
     return Finding(what="jar", status="ok", told=f"{jar.file_name}, SHA-256 as pinned")
@@ -161,13 +165,16 @@ def _mounts() -> Iterator[tuple[str, str]]:
             yield place, details.split(",")[0].rstrip(")")
 
 
-def _writable(folder: Path) -> Finding:
-    if os.access(folder, os.W_OK | os.X_OK):
+def _writable(lake: EmbeddedLake, folder: Path) -> Finding:
+    places = [folder, *(place for place in (lake.warehouse, lake.runs, lake.catalog.path) if place.exists())]
+    forbidden = [place for place in places if not os.access(place, os.W_OK)]
+    if not forbidden:
         return Finding(what="permission", status="ok", told=f"{folder} can be written to")
+    still = "; the lake can be read, but no run can work" if lake.root == folder else ""
     return Finding(
         what="permission",
         status="failure",
-        told=f"{folder} cannot be written to",
+        told=f"{forbidden[0]} cannot be written to{still}",
         remedy="give this user write permission there, or point `lake` in icefield.toml at another folder",
     )
 
@@ -175,9 +182,12 @@ def _writable(folder: Path) -> Finding:
 def _wal(lake: EmbeddedLake, folder: Path) -> Finding:
     try:
         mode = _journal_mode(lake, folder)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, IcefieldError) as error:
         return Finding(
-            what="catalog", status="failure", told=f"SQLite cannot open it: {error}", remedy="see the folder"
+            what="catalog",
+            status="failure",
+            told=f"SQLite cannot open it: {error.what if isinstance(error, IcefieldError) else error}",
+            remedy="see the folder",
         )
     told = f"SQLite {sqlite3.sqlite_version}, journal mode {mode}"
     if mode == "wal":
@@ -188,8 +198,7 @@ def _wal(lake: EmbeddedLake, folder: Path) -> Finding:
 
 def _journal_mode(lake: EmbeddedLake, folder: Path) -> str:
     if lake.exists:
-        with sqlite3.connect(f"file:{lake.catalog.path}?mode=ro", uri=True) as db:
-            return str(db.execute("PRAGMA journal_mode").fetchone()[0])
+        return lake.catalog.journal_mode
     with tempfile.TemporaryDirectory(dir=folder, prefix=".icefield-") as scratch:
         db = sqlite3.connect(Path(scratch) / "probe.db")
         try:
