@@ -378,6 +378,31 @@ def test_doctor_works_outside_of_a_project(tmp_path: Path) -> None:
     assert "none here" in icefield("doctor", "-p", str(tmp_path)).out
 
 
+# -- a lake in which files are gone
+
+
+@pytest.mark.parametrize("kind", ["metadata", "data"])
+def test_files_that_are_gone_are_named(tmp_path: Path, kind: str) -> None:
+    project = tiny(tmp_path / "tiny")
+    project.land("1.csv", [order(1)])
+    lake = new_lake(project.root / "lake")
+    publish(lake, {"gold.old": [1, 2]}, FIRST)
+    here = ["-p", str(project.root)]
+    assert "all there" in icefield("doctor", *here).out
+    gone = Path(lake.pointers()["gold.old"])
+    if kind == "data":
+        [gone] = (lake.warehouse / "gold").rglob("*.parquet")
+    gone.unlink()
+    done = icefield("doctor", "--json", *here)
+    lost = [finding for finding in json.loads(done.out) if finding["what"] in ("lake", "file")]
+    assert (done.code, [finding["status"] for finding in lost]) == (1, ["failure", "failure"])
+    assert str(gone) in lost[1]["told"]
+    for command in ["sql", "FROM gold.old"], *([[c] for c in ("ls", "plan", "run")] if kind == "metadata" else []):
+        done = icefield(*command, *here)
+        assert (done.code, done.err.split()[:2]) == (2, ["error", "ICE-307"]), done.err
+        assert str(gone) in done.err
+
+
 # -- a lake that may only be read
 
 

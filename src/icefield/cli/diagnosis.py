@@ -20,6 +20,7 @@ from icefield.cli.wording import plural, size
 from icefield.engine.jars import PINNED, cache_folder
 from icefield.engine.java import find_java
 from icefield.errors import IcefieldError
+from icefield.lake.wholeness import wholeness
 from icefield.project import open_project
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 PACKAGES = ("icefield", "pyspark", "pyiceberg", "duckdb", "duckdb-extension-iceberg", "pyarrow", "polars", "pandas")
 LITTLE_SPACE = 5 * 1024**3
 NETWORK = ("nfs", "cifs", "smb", "afpfs", "9p", "ceph", "gluster", "lustre", "fuse.sshfs", "webdav", "afs", "virtiofs")
+SHOWN_DAMAGES = 20
 MOUNTS = Path("/proc/self/mounts")
 
 
@@ -81,7 +83,7 @@ def examine_lake(lake: EmbeddedLake) -> Iterator[Finding]:
     except IcefieldError as error:
         yield Finding(what="lake", status="failure", told=error.what, remedy=error.remedy)
         return
-    yield Finding(what="lake", status="ok", told=f"{plural(len(lake.pointers()), 'table')}, {lake.root}")
+    yield from _files(lake)
     yield from _runs(lake)
 
 
@@ -205,6 +207,19 @@ def _journal_mode(lake: EmbeddedLake, folder: Path) -> str:
             return str(db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
         finally:
             db.close()
+
+
+def _files(lake: EmbeddedLake) -> Iterator[Finding]:
+    pointers = lake.pointers()
+    found = wholeness(pointers)
+    told = f"{plural(len(pointers), 'table')}, {lake.root}: {plural(found.files, 'file')} looked at"
+    if not found.damages:
+        yield Finding(what="lake", status="ok", told=f"{told}, all there")
+        return
+    several = f"{plural(len(found.damages), 'file')} gone or damaged"
+    yield Finding(what="lake", status="failure", told=f"{told}, {several}", remedy="bring them back from a copy")
+    for damage in found.damages[:SHOWN_DAMAGES]:
+        yield Finding(what="file", status="failure", told=f"{damage.table}: {damage.file}: {damage.told}")
 
 
 def _runs(lake: EmbeddedLake) -> Iterator[Finding]:

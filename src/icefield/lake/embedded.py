@@ -64,7 +64,7 @@ class EmbeddedLake:
     def states(self, pointers: Mapping[str, str] | None = None) -> dict[str, TableState]:
         """The state of every table, from metadata alone."""
         found = self.pointers() if pointers is None else pointers
-        return {name: meta.table_state(name, meta.load(location)) for name, location in found.items()}
+        return {name: meta.table_state(name, meta.load(location, name)) for name, location in found.items()}
 
     def table_folder(self, table: str) -> Path:
         """Where a table's files are; plain absolute paths, the one spelling that every engine keeps as it is."""

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from icefield.declare.suggest import did_you_mean
-from icefield.errors import CommandError, NoSuchTable, QueryFailed, QueryRefused
+from icefield.errors import IcefieldError, NoSuchTable, QueryFailed, QueryRefused
+from icefield.lake.scan import damage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,10 +44,12 @@ def require_select(db: duckdb.DuckDBPyConnection, text: str) -> None:
     return None
 
 
-def explain(error: duckdb.Error, tables: Sequence[str]) -> CommandError:
+def explain(error: duckdb.Error, tables: Sequence[str]) -> IcefieldError:
     """DuckDB's message as one of ours: what, where in the text, and what to do."""
     import duckdb
 
+    if (damaged := damage(error)) is not None:
+        return damaged
     told = str(error)
     what = told.split("\n", 1)[0]
     where = _where(told)
