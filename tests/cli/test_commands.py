@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from commands import icefield, icefield_as_nobody, imported, lines
 
 from icefield.cli.app import COMMANDS, build_app
 from icefield.lake.ops import Journal, at, open_catalog
+from icefield.project.config import read_config
 from lakes import new_lake, open_branch, publish, told
 from projects import TinyProject, order, tiny, without_rights
 
@@ -437,9 +439,39 @@ def test_what_cannot_be_written_can_be_read() -> None:
 def test_init_copies_a_reference_project(tmp_path: Path) -> None:
     done = icefield("init", "--from", "ecommerce", str(tmp_path / "shop"))
     assert done.code == 0
-    assert {"icefield.toml", "bronze.py", "generate.py"} <= {path.name for path in (tmp_path / "shop").iterdir()}
+    assert {"icefield.toml", "bronze.py", "generate.py", ".gitignore"} <= {
+        path.name for path in (tmp_path / "shop").iterdir()
+    }
     assert not (tmp_path / "shop" / "landing").exists()
     assert icefield("ls", "gold", "--json", "-p", str(tmp_path / "shop")).code == 0
+
+
+def test_init_names_the_project_after_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = icefield("init", str(tmp_path / 'my "shop"'))
+    assert done.out.splitlines()[:2] == [
+        f'A project is in {tmp_path}/my "shop". Next:',
+        f"  cd '{tmp_path}/my \"shop\"'",
+    ]
+    assert read_config(tmp_path / 'my "shop"').name == 'my "shop"'
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert icefield("init", ".").out.splitlines()[:2] == ["A project is here. Next:", "  icefield run"]
+    assert read_config(tmp_path / "empty").name == "empty"
+
+
+def test_init_says_what_a_test_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert icefield("init", str(tmp_path / "a")).out.splitlines()[-2:] == [
+        '  icefield sql "SELECT * FROM gold.visits_a_day"',
+        "  pytest",
+    ]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert icefield("init", str(tmp_path / "b")).out.splitlines()[-2:] == ["  pip install 'icefield[test]'", "  pytest"]
+
+
+def test_init_names_a_python_that_has_what_the_generator_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = icefield("init", "--from", "ecommerce", str(tmp_path / "shop"))
+    assert f"  {sys.executable} generate.py --out landing" in done.out
 
 
 def test_init_overwrites_nothing(tmp_path: Path) -> None:
