@@ -194,6 +194,12 @@ class ProjectChanged(ProjectError):
     code = "ICE-205"
 
 
+class NoTables(ProjectError):
+    """The project declares no tables."""
+
+    code = "ICE-206"
+
+
 class LakeError(IcefieldError):
     """The warehouse and its catalog."""
 

@@ -226,6 +226,33 @@ def test_a_missing_landing_folder_is_one_paragraph(tmp_path: Path) -> None:
     assert done.err.startswith("error ICE-401")
 
 
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_selection_that_leaves_nothing_says_so(project: TinyProject, command: str) -> None:
+    done = icefield(command, "-s", "orders", "--exclude", "orders", "-p", str(project.root))
+    assert (done.code, done.out.partition(":")[0]) == (0, "Nothing selected")
+    assert icefield("ls", "orders", "--exclude", "orders", "-p", str(project.root)).err == "Nothing selected\n"
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "check"])
+def test_a_project_without_tables_says_so(tmp_path: Path, command: str) -> None:
+    project = tiny(tmp_path / "tiny", "")
+    done = icefield(command, "-p", str(project.root))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error ICE-206 the project declares no tables")
+    listed = icefield("ls", "-p", str(project.root))
+    assert (listed.code, listed.err) == (0, "The project declares no tables yet\n")
+
+
+def test_an_unknown_profile_where_none_is_declared(tmp_path: Path) -> None:
+    (tmp_path / "icefield.toml").write_text("")
+    assert "profiles: local" in icefield("ls", "--profile", "nope", "-p", str(tmp_path)).err
+
+
+@pytest.mark.parametrize("command", ["ls", "plan", "run", "check"])
+def test_help_tells_of_every_selector(command: str) -> None:
+    assert "name+" in icefield(command, "--help").out
+
+
 # -- sql
 
 

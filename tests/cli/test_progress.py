@@ -55,6 +55,22 @@ def test_a_log_gets_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
+def test_a_phase_that_goes_on_is_told_once_and_again_after_the_run_was_overtaken(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    phases = [PhaseStarted(phase=phase) for phase in ("plan", "start", "fetch", "start", "fetch", "start", "stage")]
+    with showing() as listener:
+        for event in (*phases, RunOvertaken(tables=("a.b",)), *phases[:2]):
+            listener(event)
+    assert [line[9:] for line in capsys.readouterr().err.splitlines()] == [
+        "starting Spark",
+        "fetching Iceberg's jars, this once",
+        "staging",
+        "overtaken on a.b; planning again",
+        "starting Spark",
+    ]
+
+
 def test_a_terminal_gets_a_table_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
