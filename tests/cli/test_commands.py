@@ -267,6 +267,13 @@ def test_sql_reads_from_stdin_and_prints_json(published: TinyProject) -> None:
     assert json.loads(done.out) == [{"most": 3}]
 
 
+def test_json_looks_the_same_whichever_command_prints_it(published: TinyProject) -> None:
+    for command in (["sql", "SELECT value FROM gold.old"], ["ls"], ["table", "history", "gold.old"], ["doctor"]):
+        first, *rows, last = icefield(*command, "--json", "-p", str(published.root)).out.splitlines()
+        assert (first, last) == ("[", "]"), command
+        assert all(row.startswith("{") for row in rows), command
+
+
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.json"])
 def test_sql_writes_files(published: TinyProject, tmp_path: Path, name: str) -> None:
     done = icefield("sql", "FROM gold.old", "--out", str(tmp_path / name), "-p", str(published.root))

@@ -258,6 +258,13 @@ def test_whatever_only_reads_is_answered(reader: Reader, query: str) -> None:
     assert reader.query(query).columns
 
 
+@pytest.mark.parametrize("query", ["SHOW TABLES", " show tables; "])
+def test_show_tables_lists_the_tables_of_the_lake(reader: Reader, query: str) -> None:
+    result = reader.query(query)
+    assert result.columns == ("table", "rows", "published_at")
+    assert [row[0] for row in result.rows()] == sorted(reader.pins)
+
+
 @pytest.mark.parametrize(
     ("query", "kind", "parts"),
     [

@@ -11,7 +11,7 @@ from icefield.query.overview import NAME as OVERVIEW
 from icefield.query.overview import create_overview
 from icefield.query.pins import Pin, pin_as_of, pin_branch, pin_now
 from icefield.query.result import Result, collect
-from icefield.query.statements import explain, require_select
+from icefield.query.statements import explain, meant, require_select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Reader:
 
         try:
             require_select(self._db, text)
-            return collect(self._db.execute(text))
+            return collect(self._db.execute(meant(text)))
         except duckdb.Error as error:
             raise explain(error, [*self.pins, OVERVIEW]) from None
 

@@ -20,6 +20,16 @@ _PLACE = re.compile(r"LINE (\d+): (.*)\n( *)\^")
 _ABSENT = re.compile(r'Table with name "?([^"!]+?)"? does not exist')
 
 
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
+
+
+def meant(text: str) -> str:
+    """The query that a text stands for: DuckDB's SHOW TABLES looks at one schema, and none of the lake's is it."""
+    if _SHOW_TABLES.fullmatch(text):
+        return 'SELECT "table", rows, published_at FROM ops.tables ORDER BY 1'
+    return text
+
+
 def require_select(db: duckdb.DuckDBPyConnection, text: str) -> None:
     """Refuses anything that is not one query; DuckDB itself says what a text is."""
     import duckdb
