@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -27,6 +27,8 @@ from icefield.lake.scan import connect, scan
 SOURCES = Path(__file__).resolve().parents[1] / "src"
 VOLATILE = {"ingested_at", "run", "quarantined_at"}
 HEADER = "id,customer,amount,at"
+#: The user that a test becomes where it runs as root, whom no permission binds.
+NOBODY = 65534
 
 ORDERS = """
 from pyspark.sql import DataFrame, functions as F
@@ -146,6 +148,19 @@ def _portable(name: str, kind: str) -> str:
 
 def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+@contextmanager
+def without_rights(root: Path) -> Iterator[None]:
+    """Takes the permission to write away from a folder and all in it, for a while."""
+    rights = {path: path.stat().st_mode for path in (root, *root.rglob("*"))}
+    for path in rights:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        yield
+    finally:
+        for path, mode in rights.items():
+            path.chmod(mode)
 
 
 # -- processes

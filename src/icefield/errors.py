@@ -194,6 +194,12 @@ class ProjectChanged(ProjectError):
     code = "ICE-205"
 
 
+class NoTables(ProjectError):
+    """The project declares no tables."""
+
+    code = "ICE-206"
+
+
 class LakeError(IcefieldError):
     """The warehouse and its catalog."""
 
@@ -218,9 +224,9 @@ class LakeNotWritable(LakeError):
 
     code = "ICE-302"
 
-    def __init__(self, folder: object, error: OSError) -> None:
+    def __init__(self, folder: object, error: Exception) -> None:
         super().__init__(
-            f"cannot write to the lake's folder: {error.strerror or error}",
+            f"cannot write to the lake's folder: {getattr(error, 'strerror', None) or error}",
             where=str(folder),
             remedy="give this user write permission there, or point `lake` in icefield.toml at another folder",
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from typer.testing import CliRunner
 
 from icefield.cli.app import build_app
-from projects import SOURCES
+from projects import NOBODY, SOURCES
 
 HEAVY = ("pyspark", "pyiceberg", "duckdb", "polars", "pandas", "pyarrow")
 
@@ -29,6 +31,28 @@ def icefield(*arguments: str, stdin: str | None = None) -> Done:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Done(code=done.exit_code, out=done.stdout, err=done.stderr)
+
+
+def icefield_as_nobody(*commands: list[str]) -> list[Done]:
+    """Runs commands one after the other in a process of a user whom permissions bind."""
+    script = (
+        "import json, os, sys\n"
+        "from commands import icefield\n"
+        "commands = json.loads(sys.argv[1])\n"
+        "for command in commands:\n"  # Python itself may be where nobody reaches it: imported is what was used before
+        "    icefield(*command) if command[0] != 'run' else icefield('run', '--help')\n"
+        f"if os.getuid() == 0: os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        "for command in commands:\n"
+        "    done = icefield(*command)\n"
+        "    print(json.dumps([done.code, done.out, done.err]))\n"
+    )
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(commands)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (SOURCES, here, here.parent)))},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [Done(*json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def lines(text: str) -> list[str]:

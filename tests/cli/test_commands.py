@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from commands import icefield, imported, lines
+from commands import icefield, icefield_as_nobody, imported, lines
 
 from icefield.cli.app import COMMANDS, build_app
 from icefield.lake.ops import Journal, at, open_catalog
+from icefield.project.config import read_config
 from lakes import new_lake, open_branch, publish, told
-from projects import TinyProject, order, tiny
+from projects import TinyProject, order, tiny, without_rights
 
 FIRST, SECOND = "20260101T000000-aaaaaa", "20260102T000000-bbbbbb"
 
@@ -223,6 +226,33 @@ def test_a_missing_landing_folder_is_one_paragraph(tmp_path: Path) -> None:
     assert done.err.startswith("error ICE-401")
 
 
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_selection_that_leaves_nothing_says_so(project: TinyProject, command: str) -> None:
+    done = icefield(command, "-s", "orders", "--exclude", "orders", "-p", str(project.root))
+    assert (done.code, done.out.partition(":")[0]) == (0, "Nothing selected")
+    assert icefield("ls", "orders", "--exclude", "orders", "-p", str(project.root)).err == "Nothing selected\n"
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "check"])
+def test_a_project_without_tables_says_so(tmp_path: Path, command: str) -> None:
+    project = tiny(tmp_path / "tiny", "")
+    done = icefield(command, "-p", str(project.root))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error ICE-206 the project declares no tables")
+    listed = icefield("ls", "-p", str(project.root))
+    assert (listed.code, listed.err) == (0, "The project declares no tables yet\n")
+
+
+def test_an_unknown_profile_where_none_is_declared(tmp_path: Path) -> None:
+    (tmp_path / "icefield.toml").write_text("")
+    assert "profiles: local" in icefield("ls", "--profile", "nope", "-p", str(tmp_path)).err
+
+
+@pytest.mark.parametrize("command", ["ls", "plan", "run", "check"])
+def test_help_tells_of_every_selector(command: str) -> None:
+    assert "name+" in icefield(command, "--help").out
+
+
 # -- sql
 
 
@@ -235,6 +265,13 @@ def test_sql_prints_rows(published: TinyProject) -> None:
 def test_sql_reads_from_stdin_and_prints_json(published: TinyProject) -> None:
     done = icefield("sql", "-", "--json", "-p", str(published.root), stdin="SELECT max(value) AS most FROM gold.old")
     assert json.loads(done.out) == [{"most": 3}]
+
+
+def test_json_looks_the_same_whichever_command_prints_it(published: TinyProject) -> None:
+    for command in (["sql", "SELECT value FROM gold.old"], ["ls"], ["table", "history", "gold.old"], ["doctor"]):
+        first, *rows, last = icefield(*command, "--json", "-p", str(published.root)).out.splitlines()
+        assert (first, last) == ("[", "]"), command
+        assert all(row.startswith("{") for row in rows), command
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.json"])
@@ -377,15 +414,98 @@ def test_doctor_works_outside_of_a_project(tmp_path: Path) -> None:
     assert "none here" in icefield("doctor", "-p", str(tmp_path)).out
 
 
+# -- a lake in which files are gone
+
+
+@pytest.mark.parametrize("kind", ["metadata", "data"])
+def test_files_that_are_gone_are_named(tmp_path: Path, kind: str) -> None:
+    project = tiny(tmp_path / "tiny")
+    project.land("1.csv", [order(1)])
+    lake = new_lake(project.root / "lake")
+    publish(lake, {"gold.old": [1, 2]}, FIRST)
+    here = ["-p", str(project.root)]
+    assert "all there" in icefield("doctor", *here).out
+    gone = Path(lake.pointers()["gold.old"])
+    if kind == "data":
+        [gone] = (lake.warehouse / "gold").rglob("*.parquet")
+    gone.unlink()
+    done = icefield("doctor", "--json", *here)
+    lost = [finding for finding in json.loads(done.out) if finding["what"] in ("lake", "file")]
+    assert (done.code, [finding["status"] for finding in lost]) == (1, ["failure", "failure"])
+    assert str(gone) in lost[1]["told"]
+    for command in ["sql", "FROM gold.old"], *([[c] for c in ("ls", "plan", "run")] if kind == "metadata" else []):
+        done = icefield(*command, *here)
+        assert (done.code, done.err.split()[:2]) == (2, ["error", "ICE-307"]), done.err
+        assert str(gone) in done.err
+
+
+# -- a lake that may only be read
+
+
+def test_what_cannot_be_written_can_be_read() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        project = tiny(Path(folder) / "tiny")
+        project.land("1.csv", [order(1)])
+        publish(new_lake(project.root / "lake"), {"gold.old": [1, 2]}, FIRST)
+        here = ["-p", str(project.root)]
+        with without_rights(project.root):
+            ls, plan, sql, waiting, doctor, run = icefield_as_nobody(
+                ["ls", *here],
+                ["plan", *here],
+                ["sql", "SELECT sum(value) AS s FROM gold.old", "--json", *here],
+                ["quarantine", "ls", *here],
+                ["doctor", "--json", *here],
+                ["run", *here],
+            )
+    assert (ls.code, plan.code, sql.code, waiting.code) == (0, 0, 0, 0), (ls, plan, sql, waiting)
+    assert json.loads(sql.out) == [{"s": 3}]
+    assert doctor.out, doctor.err
+    found = {finding["what"]: finding for finding in json.loads(doctor.out)}
+    assert (doctor.code, found["permission"]["status"], found["catalog"]["status"]) == (1, "failure", "ok")
+    assert "the lake can be read, but no run can work" in found["permission"]["told"]
+    assert (run.code, run.err.split()[:2]) == (2, ["error", "ICE-302"])
+
+
 # -- init
 
 
 def test_init_copies_a_reference_project(tmp_path: Path) -> None:
     done = icefield("init", "--from", "ecommerce", str(tmp_path / "shop"))
     assert done.code == 0
-    assert {"icefield.toml", "bronze.py", "generate.py"} <= {path.name for path in (tmp_path / "shop").iterdir()}
+    assert {"icefield.toml", "bronze.py", "generate.py", ".gitignore"} <= {
+        path.name for path in (tmp_path / "shop").iterdir()
+    }
     assert not (tmp_path / "shop" / "landing").exists()
     assert icefield("ls", "gold", "--json", "-p", str(tmp_path / "shop")).code == 0
+
+
+def test_init_names_the_project_after_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = icefield("init", str(tmp_path / 'my "shop"'))
+    assert done.out.splitlines()[:2] == [
+        f'A project is in {tmp_path}/my "shop". Next:',
+        f"  cd '{tmp_path}/my \"shop\"'",
+    ]
+    assert read_config(tmp_path / 'my "shop"').name == 'my "shop"'
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert icefield("init", ".").out.splitlines()[:2] == ["A project is here. Next:", "  icefield run"]
+    assert read_config(tmp_path / "empty").name == "empty"
+
+
+def test_init_says_what_a_test_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert icefield("init", str(tmp_path / "a")).out.splitlines()[-2:] == [
+        '  icefield sql "SELECT * FROM gold.visits_a_day"',
+        "  pytest",
+    ]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert icefield("init", str(tmp_path / "b")).out.splitlines()[-2:] == ["  pip install 'icefield[test]'", "  pytest"]
+
+
+def test_init_names_a_python_that_has_what_the_generator_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = icefield("init", "--from", "ecommerce", str(tmp_path / "shop"))
+    assert f"  {sys.executable} generate.py --out landing" in done.out
 
 
 def test_init_overwrites_nothing(tmp_path: Path) -> None:

@@ -55,6 +55,22 @@ def test_a_log_gets_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
+def test_a_phase_that_goes_on_is_told_once_and_again_after_the_run_was_overtaken(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    phases = [PhaseStarted(phase=phase) for phase in ("plan", "start", "fetch", "start", "fetch", "start", "stage")]
+    with showing() as listener:
+        for event in (*phases, RunOvertaken(tables=("a.b",)), *phases[:2]):
+            listener(event)
+    assert [line[9:] for line in capsys.readouterr().err.splitlines()] == [
+        "starting Spark",
+        "fetching Iceberg's jars, this once",
+        "staging",
+        "overtaken on a.b; planning again",
+        "starting Spark",
+    ]
+
+
 def test_a_terminal_gets_a_table_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -83,3 +99,19 @@ def test_results_on_a_terminal_are_drawn_and_elsewhere_plain(
     output.table(columns, [("[red]a", output.Count(1000))])
     assert "[red]a" in terminal.getvalue()
     assert "─" in terminal.getvalue()
+
+
+def test_a_row_that_a_terminal_has_no_room_for_is_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    names = [f"column_{number}" for number in range(6)]
+    output.table(names, [["a value of some length"] * 6, ["short"] * 5 + ["two\nlines"]], wide=True)
+    told = terminal.getvalue().splitlines()
+    assert told[0].startswith("-- row 1 ---")
+    assert told[1] == "column_0  a value of some length"
+    assert told[-2:] == ["column_5  two", "          lines"]
+    terminal.truncate(0)
+    output.table(names[:2], [["a long value " * 20, "b"]], wide=True)
+    assert "─" in terminal.getvalue(), "a long text alone is folded in its column"

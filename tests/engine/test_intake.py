@@ -94,6 +94,7 @@ LANDED: dict[str, bytes] = {
         row(50, '"a,b"'), row(51, '"say ""hi"""'), row(52, '""'), f'"53","all","1.50","{AT}"', row(54, '" padded "')
     ),
     "misquoted.csv": lines(row(60, '"never closed'), row(61, 'in "the" middle'), row(62, '"closed"early'), row(63)),
+    "broken.csv": lines('64,"two', 'lines",1.00,' + AT, row(65)),
     "bytes.csv": b"\n".join([HEADER.encode(), row(70).encode(), b"71,\xff\xfe,1.00,x", row(72).encode(), b""]),
     "decimals.csv": lines(
         row(80, amount="1.999"), row(81, amount="1.990"), row(82, amount="99999999.99"), row(83, amount="100000000.00"),
@@ -190,6 +191,11 @@ def test_quoted_fields_may_hold_separators_and_doubled_quotes(taken: Taken) -> N
 def test_a_quote_in_the_wrong_place_makes_its_line_malformed(taken: Taken) -> None:
     assert [row[1] for row in taken.kept["misquoted.csv"]] == [63]
     assert set(reasons(taken, "misquoted.csv")) == {2, 3, 4}
+
+
+def test_a_quoted_field_ends_on_its_line(taken: Taken) -> None:
+    assert [row[1] for row in taken.kept["broken.csv"]] == [65]
+    assert [raw for *_, raw in taken.aside["broken.csv"]] == [b'64,"two', b'lines",1.00,' + AT.encode()]
 
 
 def test_bytes_that_are_not_utf_8_are_kept_as_they_are(taken: Taken) -> None:

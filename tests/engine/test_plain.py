@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,8 +19,6 @@ from icefield.engine.reading import Undecided
 from icefield.engine.session import start_session
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -129,3 +129,37 @@ def test_every_type_with_a_plain_form_keeps_nulls() -> None:
             found = values_of(pa.array([None, None], pa.string()), kind)
             assert (found.column.null_count, len(found.unsure), len(found.wrong)) == (2, 0, 0)
     assert form_of("BINARY") is None
+
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
+
+
+def spellings() -> list[tuple[str, list[str], list[str]]]:
+    """What the reference says of each type: texts that are taken, and texts that are malformed."""
+    found = []
+    for line in REFERENCE.read_text().splitlines():
+        cells = [re.findall(r"`([^`]+)`", cell) for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[0] and all(kind in KINDS for kind in cells[0]):
+            found += [(kind, *cells[1:]) for kind in cells[0]]
+    return found
+
+
+def test_the_reference_tells_of_every_type() -> None:
+    assert {kind.partition("(")[0] for kind, *_ in spellings()} == {kind.partition("(")[0] for kind in KINDS} - {
+        "STRING"
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "taken", "malformed"), spellings(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_texts_are_taken_as_the_reference_says(
+    session: SparkSession, tmp_path: Path, kind: str, taken: list[str], malformed: list[str]
+) -> None:
+    taken = [text for text in taken if text not in KINDS]
+    blanks = [f" {taken[0]}", f"{taken[0]} "]
+    cells = [*taken, *malformed, *blanks]
+    decided = decided_by_parse(session, tmp_path, kind, cells)
+    wrong = {cell for cell, (_, problem) in zip(cells, decided, strict=True) if problem is not None}
+    assert wrong == {*malformed, *blanks}
+    assert all(value is not None for value, _ in decided[: len(taken)])

@@ -11,14 +11,19 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from icefield.errors import IcefieldError, LakeMoved, LakeNotWritable, Overtaken
 from icefield.lake.embedded import KEEP_FAILED_SECONDS, EmbeddedLake
 from lakes import new_lake, open_branch, publish, told, write
-from projects import SOURCES, Process, ask, rows_of, until
+from projects import NOBODY, SOURCES, Process, ask, rows_of, until, without_rights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LAKES = str(Path(__file__).parents[1] / "lakes.py")
 
@@ -196,7 +201,6 @@ def test_a_lake_that_many_make_at_once_is_made_once(tmp_path: Path) -> None:
         assert failures == []
 
 
-NOBODY = 65534
 WITHOUT_RIGHTS = """
 import os, secrets, sys
 from pathlib import Path
@@ -226,6 +230,71 @@ def test_a_folder_without_write_permission_is_named() -> None:
     assert said.startswith(LakeNotWritable.__name__), said
     assert "permission" in said.lower()
     assert str(place / "lake") in said
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from icefield.errors import IcefieldError
+from icefield.lake.embedded import EmbeddedLake
+if os.getuid() == 0:
+    os.setgid({nobody}); os.setuid({nobody})
+lake = EmbeddedLake(Path(sys.argv[1]))
+lake.require_in_place()
+print(sorted(lake.states()), lake.catalog.branches(), [lake.alive(branch) for branch in lake.catalog.branches()])
+for write in (lake.create, lake.clear_dead, lambda: lake.catalog.set_setting("a", "b")):
+    try:
+        print(write())
+    except IcefieldError as error:
+        print(type(error).__name__, error.where == str(lake.root))
+"""
+
+
+@pytest.fixture
+def readable() -> Iterator[EmbeddedLake]:
+    """A lake in a folder that any user can reach, which pytest's own are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield new_lake(Path(folder) / "lake")
+
+
+def read_only(lake: EmbeddedLake) -> list[str]:
+    """What a process without permission to write sees of a lake, and what it is told when it tries to write."""
+    with without_rights(lake.root):
+        return subprocess.run(
+            [sys.executable, "-c", READ_ONLY.format(nobody=NOBODY), str(lake.root)],
+            env={**os.environ, "PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, check=True,
+        ).stdout.splitlines()  # fmt: skip
+
+
+def test_a_lake_that_may_only_be_read_can_be_read(readable: EmbeddedLake) -> None:
+    publish(readable, {"a.one": [1]})
+    assert [path.name for path in readable.root.glob("catalog.db*")] == ["catalog.db"]
+    seen, *written = read_only(readable)
+    assert seen == "['a.one', 'ops.runs'] {} []"
+    assert written == ["LakeNotWritable True", "[]", "LakeNotWritable True"]
+
+
+def test_a_lake_that_may_only_be_read_while_a_run_goes_on(readable: EmbeddedLake) -> None:
+    publish(readable, {"a.one": [1]})
+    branch = open_branch(readable, "running")
+    seen, *_ = read_only(readable)
+    assert seen == f"['a.one', 'ops.runs'] {{{branch.name!r}: 'running'}} [True]"
+    branch.abandon()
+
+
+def test_what_only_the_log_of_the_catalog_holds_is_read_too(readable: EmbeddedLake, tmp_path: Path) -> None:
+    """As in a copy, made after a crash, without the file in which SQLite's processes tell of one another."""
+    publish(readable, {"a.one": [1]})
+    with closing(sqlite3.connect(readable.catalog.path)) as held:
+        held.execute("SELECT * FROM iceberg_tables").fetchone()
+        publish(readable, {"a.two": [2]})
+        kept = [shutil.copy(f"{readable.catalog.path}{end}", tmp_path) for end in ("", "-wal")]
+    for file in kept:
+        shutil.copy(file, readable.root)
+    assert (readable.root / "catalog.db-wal").stat().st_size
+    assert not (readable.root / "catalog.db-shm").exists()
+    assert read_only(readable)[0].startswith("['a.one', 'a.two', 'ops.runs']")
 
 
 def test_a_lake_that_cannot_be_a_folder_is_named(tmp_path: Path) -> None:

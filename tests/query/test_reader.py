@@ -167,6 +167,18 @@ def test_a_metadata_file_that_is_gone_is_named(tmp_path: Path) -> None:
         open_reader(lake)
 
 
+@pytest.mark.parametrize(("kind", "content"), [("*.parquet", None), ("*.parquet", b"PAR1"), ("snap-*.avro", b"Obj")])
+def test_a_file_that_is_gone_or_damaged_is_named(tmp_path: Path, kind: str, content: bytes | None) -> None:
+    lake = new_lake(tmp_path / "lake")
+    publish(lake, {"bronze.orders": [1]})
+    [file] = (lake.warehouse / "bronze").rglob(kind)
+    file.unlink() if content is None else file.write_bytes(content)
+    with pytest.raises(LakeDamaged) as found, open_reader(lake) as reader:
+        reader.query("SELECT value FROM bronze.orders")
+    assert found.value.where == (str(file) if kind == "*.parquet" else lake.pointers()["bronze.orders"])
+    assert "icefield doctor" in found.value.remedy
+
+
 def test_a_table_without_a_snapshot_is_empty_and_has_its_columns(tmp_path: Path) -> None:
     from pyiceberg.schema import Schema
     from pyiceberg.types import DecimalType, ListType, NestedField, StringType, TimestamptzType
@@ -244,6 +256,13 @@ def test_no_python_variable_is_within_reach(reader: Reader) -> None:
 )
 def test_whatever_only_reads_is_answered(reader: Reader, query: str) -> None:
     assert reader.query(query).columns
+
+
+@pytest.mark.parametrize("query", ["SHOW TABLES", " show tables; "])
+def test_show_tables_lists_the_tables_of_the_lake(reader: Reader, query: str) -> None:
+    result = reader.query(query)
+    assert result.columns == ("table", "rows", "published_at")
+    assert [row[0] for row in result.rows()] == sorted(reader.pins)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "table": "One table: what it is, and how it came to be.",
     "quarantine": "Rows that failed a check and wait, with their reasons.",
     "lake": "The lake's folder itself: mend one that was moved.",
-    "doctor": "Look at Java, jars, disk, catalog, project and open runs, and say what to do about what is wrong.",
+    "doctor": "Look at Java, jars, disk, project, the lake's files and open runs; say what to do about what is wrong.",
 }
 
 

@@ -20,6 +20,7 @@ from icefield.cli.wording import plural, size
 from icefield.engine.jars import PINNED, cache_folder
 from icefield.engine.java import find_java
 from icefield.errors import IcefieldError
+from icefield.lake.wholeness import wholeness
 from icefield.project import open_project
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 PACKAGES = ("icefield", "pyspark", "pyiceberg", "duckdb", "duckdb-extension-iceberg", "pyarrow", "polars", "pandas")
 LITTLE_SPACE = 5 * 1024**3
 NETWORK = ("nfs", "cifs", "smb", "afpfs", "9p", "ceph", "gluster", "lustre", "fuse.sshfs", "webdav", "afs", "virtiofs")
+SHOWN_DAMAGES = 20
 MOUNTS = Path("/proc/self/mounts")
 
 
@@ -71,17 +73,17 @@ def examine_lake(lake: EmbeddedLake) -> Iterator[Finding]:
     folder = _existing(lake.root)
     yield _disk(folder)
     yield _file_system(folder)
-    yield _writable(folder)
+    yield _writable(lake, folder)
     yield _wal(lake, folder)
-    if not lake.exists:
-        yield Finding(what="lake", status="ok", told=f"none yet; the first run makes it at {lake.root}")
-        return
     try:
+        if not lake.exists:
+            yield Finding(what="lake", status="ok", told=f"none yet; the first run makes it at {lake.root}")
+            return
         lake.require_in_place()
     except IcefieldError as error:
         yield Finding(what="lake", status="failure", told=error.what, remedy=error.remedy)
         return
-    yield Finding(what="lake", status="ok", told=f"{plural(len(lake.pointers()), 'table')}, {lake.root}")
+    yield from _files(lake)
     yield from _runs(lake)
 
 
@@ -107,10 +109,14 @@ def _jar(jar: Jar) -> Finding:
     fetched = (
         "it is fetched by the next run; offline, put it there or set ICEFIELD_MAVEN to a folder or mirror that has it"
     )
-    if not path.is_file():
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
         return Finding(what="jar", status="warning", told=f"{path} is not there yet", remedy=fetched)
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        remedy = "let this user read it, or set ICEFIELD_CACHE to a folder of its own"
+        return Finding(what="jar", status="failure", told=f"{path} cannot be read: {error.strerror}", remedy=remedy)
     if digest != jar.sha256:
         return Finding(what="jar", status="warning", told=f"{path} is not the pinned one (SHA-256)", remedy=fetched)
     return Finding(what="jar", status="ok", told=f"{jar.file_name}, SHA-256 as pinned")
@@ -161,13 +167,16 @@ def _mounts() -> Iterator[tuple[str, str]]:
             yield place, details.split(",")[0].rstrip(")")
 
 
-def _writable(folder: Path) -> Finding:
-    if os.access(folder, os.W_OK | os.X_OK):
+def _writable(lake: EmbeddedLake, folder: Path) -> Finding:
+    places = [folder, *(place for place in (lake.warehouse, lake.runs, lake.catalog.path) if place.exists())]
+    forbidden = [place for place in places if not os.access(place, os.W_OK)]
+    if not forbidden:
         return Finding(what="permission", status="ok", told=f"{folder} can be written to")
+    still = "; the lake can be read, but no run can work" if lake.root == folder else ""
     return Finding(
         what="permission",
         status="failure",
-        told=f"{folder} cannot be written to",
+        told=f"{forbidden[0]} cannot be written to{still}",
         remedy="give this user write permission there, or point `lake` in icefield.toml at another folder",
     )
 
@@ -175,9 +184,12 @@ def _writable(folder: Path) -> Finding:
 def _wal(lake: EmbeddedLake, folder: Path) -> Finding:
     try:
         mode = _journal_mode(lake, folder)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, IcefieldError) as error:
         return Finding(
-            what="catalog", status="failure", told=f"SQLite cannot open it: {error}", remedy="see the folder"
+            what="catalog",
+            status="failure",
+            told=f"SQLite cannot open it: {error.what if isinstance(error, IcefieldError) else error}",
+            remedy="see the folder",
         )
     told = f"SQLite {sqlite3.sqlite_version}, journal mode {mode}"
     if mode == "wal":
@@ -188,14 +200,26 @@ def _wal(lake: EmbeddedLake, folder: Path) -> Finding:
 
 def _journal_mode(lake: EmbeddedLake, folder: Path) -> str:
     if lake.exists:
-        with sqlite3.connect(f"file:{lake.catalog.path}?mode=ro", uri=True) as db:
-            return str(db.execute("PRAGMA journal_mode").fetchone()[0])
+        return lake.catalog.journal_mode
     with tempfile.TemporaryDirectory(dir=folder, prefix=".icefield-") as scratch:
         db = sqlite3.connect(Path(scratch) / "probe.db")
         try:
             return str(db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
         finally:
             db.close()
+
+
+def _files(lake: EmbeddedLake) -> Iterator[Finding]:
+    pointers = lake.pointers()
+    found = wholeness(pointers)
+    told = f"{plural(len(pointers), 'table')}, {lake.root}: {plural(found.files, 'file')} looked at"
+    if not found.damages:
+        yield Finding(what="lake", status="ok", told=f"{told}, all there")
+        return
+    several = f"{plural(len(found.damages), 'file')} gone or damaged"
+    yield Finding(what="lake", status="failure", told=f"{told}, {several}", remedy="bring them back from a copy")
+    for damage in found.damages[:SHOWN_DAMAGES]:
+        yield Finding(what="file", status="failure", told=f"{damage.table}: {damage.file}: {damage.told}")
 
 
 def _runs(lake: EmbeddedLake) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ def doctor(
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Look at Java, jars, disk, catalog, project and open runs, and say what to do about what is wrong."""
+    """Look at Java, jars, disk, project, the lake's files and open runs; say what to do about what is wrong."""
     if clear is not None:
         return _clear(lake_at(project, profile), clear)
     findings = [*examine_machine(), *_project_findings(project, profile)]

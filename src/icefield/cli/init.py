@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +21,8 @@ from icefield.errors import FolderInUse, UnknownTemplate
 STARTER = Path(__file__).parent / "starter"
 #: Files of the starter carry this, so that no tool takes them for modules of icefield.
 SUFFIX = ".template"
+#: Stands in the starter for the name of the project.
+NAME = "PROJECT_NAME"
 #: What a run leaves in a project's folder, and what Python does: not part of the project.
 LEFT_BEHIND = ("landing", "lake", ".icefield", "__pycache__", "spark-warehouse")
 
@@ -36,22 +42,36 @@ def init(
         raise FolderInUse(f"{directory} is not empty", remedy="name a new folder: icefield init DIR")
     if reference is None:
         _copy_starter(directory)
-        steps = ["icefield run", 'icefield sql "SELECT * FROM gold.visits_a_day"', "pytest"]
+        steps = ["icefield run", 'icefield sql "SELECT * FROM gold.visits_a_day"', *_testing()]
     else:
         shutil.copytree(
             _reference(reference), directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND)
         )
-        steps = ["python generate.py --out landing --rows 38000 --days 9", "icefield run"]
-    output.line(f"A project is in {directory}. Next:")
-    for step in (f"cd {directory}", *steps):
+        steps = [f"{_python()} generate.py --out landing --rows 38000 --days 9", "icefield run"]
+    here = directory.resolve() == Path.cwd()
+    output.line(f"A project is {'here' if here else f'in {directory}'}. Next:")
+    for step in ([] if here else [f"cd {shlex.quote(str(directory))}"]) + steps:
         output.line(f"  {step}")
 
 
+def _testing() -> list[str]:
+    """The commands that test the new project; pytest is an extra, since only authors need it."""
+    return ["pytest"] if importlib.util.find_spec("pytest") else ["pip install 'icefield[test]'", "pytest"]
+
+
+def _python() -> str:
+    """The Python that has what icefield has: the one that a shell finds may be another."""
+    found = shutil.which("python")
+    same = found is not None and Path(found).parent == Path(sys.executable).parent
+    return "python" if same else shlex.quote(sys.executable)
+
+
 def _copy_starter(directory: Path) -> None:
+    name = json.dumps(directory.resolve().name, ensure_ascii=False)[1:-1]  # TOML and JSON quote alike
     for file in sorted(STARTER.rglob(f"*{SUFFIX}")):
         target = directory / str(file.relative_to(STARTER)).removesuffix(SUFFIX)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+        target.write_text(file.read_text(encoding="utf-8").replace(NAME, name), encoding="utf-8")
 
 
 def _reference(name: str) -> Path:

@@ -11,7 +11,7 @@ import typer
 from icefield.cli import output
 from icefield.cli.guard import guarded
 from icefield.cli.opening import lake_of, undeclared
-from icefield.cli.options import HERE, Exclude, Json, ProfileName, ProjectDir, words
+from icefield.cli.options import HERE, SELECTORS, Exclude, Json, ProfileName, ProjectDir, words
 from icefield.cli.output import Column, Count
 from icefield.cli.wording import ago, from_ms
 from icefield.declare import Files
@@ -39,9 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(
-    selector: Annotated[
-        list[str] | None, typer.Argument(metavar="[SELECT]...", help="Only these: name, +name, tag:x, gold.*")
-    ] = None,
+    selector: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help=SELECTORS)] = None,
     *,
     as_json: Json = False,
     svg: Annotated[
@@ -62,8 +60,10 @@ def ls(
         rows += [_undeclared(states[name]) for name in undeclared(opened, sorted(states))]
     if as_json:
         output.json(rows)
-    else:
+    elif rows:
         output.table(_COLUMNS, [_cells(row) for row in rows])
+    else:
+        output.note("Nothing selected" if len(opened.graph) else "The project declares no tables yet")
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+SELECTORS = "Only these: name, +name, name+, tag:x, gold.*"
 ProjectDir = Annotated[
     Path, typer.Option("-p", "--project", metavar="DIR", help="The project's folder, or one inside it.")
 ]
@@ -14,7 +15,7 @@ ProfileName = Annotated[str | None, typer.Option("--profile", metavar="NAME", he
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Select = Annotated[
     list[str] | None,
-    typer.Option("-s", "--select", metavar="SELECTOR", help="Only these: name, +name, name+, tag:x, gold.*"),
+    typer.Option("-s", "--select", metavar="SELECTOR", help=SELECTORS),
 ]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="SELECTOR", help="Not these.")]
 FullRefresh = Annotated[bool, typer.Option("--full-refresh", help="Compute the tables again from everything.")]

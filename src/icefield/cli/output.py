@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Rows that a terminal is shown at most; files and JSON get all of them.
 SHOWN = 1000
+#: Signs of a cell that must stand side by side for it to be read.
+LEGIBLE = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ def note(text: str) -> None:
 def json(value: Any) -> None:
     """A value as JSON: an array has one element a line."""
     if isinstance(value, list):
-        line("[" + ",".join("\n  " + json_text(item) for item in value) + ("\n]" if value else "]"))
+        line("[" + ",".join("\n" + json_text(item) for item in value) + ("\n]" if value else "]"))
     else:
         line(json_text(value))
 
@@ -76,15 +78,18 @@ def failure(text: str) -> None:
     note(f"\033[1;31merror\033[0m {text}" if _is_terminal(sys.stderr) else f"error {text}")
 
 
-def table(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> None:
-    """Rows under their headings."""
+def table(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]], *, wide: bool = False) -> None:
+    """Rows under their headings; `wide` ones that a terminal has no room for, one block a row."""
     heads = [column if isinstance(column, Column) else Column(name=column) for column in columns]
     shown = [[_cell(value) for value in row] for row in rows]
-    if _is_terminal(sys.stdout):
-        _console().print(drawn(heads, shown))
-    else:
+    if not _is_terminal(sys.stdout):
         for text in _aligned(heads, shown):
             line(text)
+    elif wide and not _fits(heads, shown, _console().width):
+        for text in _blocks(heads, shown):
+            line(text)
+    else:
+        _console().print(drawn(heads, shown))
 
 
 def live(render: Callable[[], RenderableType]) -> Live:
@@ -122,6 +127,22 @@ def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterab
     for row in ([column.name for column in columns], *flat):
         cells = zip(columns, row, widths, strict=True)
         yield "  ".join(text.rjust(w) if column.right else text.ljust(w) for column, text, w in cells).rstrip()
+
+
+def _fits(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Whether every column has room for its cells, or at least for a part of them that can be read."""
+    wanted = (max(len(text) for text in (column.name, *cells)) for column, *cells in zip(columns, *rows, strict=True))
+    return sum(min(room, LEGIBLE) + 2 for room in wanted) <= width + 2
+
+
+def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    """Each row as lines of name and value, as psql and DuckDB do where a row is too long."""
+    room = max(len(column.name) for column in columns)
+    for number, row in enumerate(rows, 1):
+        yield f"-- row {number} ".ljust(room + 12, "-")
+        for column, text in zip(columns, row, strict=True):
+            indented = text.replace("\n", "\n" + " " * (room + 2))
+            yield f"{column.name.ljust(room)}  {indented}".rstrip()
 
 
 def _cell(value: Any) -> str:

@@ -54,6 +54,8 @@ def plan(
 
 def nothing_new(found: Plan) -> str:
     """The sentence for a plan without work; tables that cannot be built yet are named."""
+    if not found.steps:
+        return "Nothing selected: no table is left of the selection"
     waiting = [step for step in found.steps if step.reason.startswith("waits")]
     told = f"Nothing new: {plural(len(found.steps) - len(waiting), 'table')} up to date"
     return told + "".join(f"; {step.table} {step.reason}" for step in waiting)

@@ -52,15 +52,30 @@ def showing() -> Iterator[Listener]:
         with output.live(display.render):
             yield display.hear
     else:
-        yield _tell
+        yield _Log().hear
+
+
+@dataclass(slots=True)
+class _Log:
+    """Lines for a reader of a log. A phase that goes on after another, as the start after each jar, is told once."""
+
+    said: set[str] = field(default_factory=lambda: {"plan"})
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case PhaseStarted(phase=phase) if phase in self.said:
+                return
+            case PhaseStarted(phase=phase):
+                self.said.add(phase)
+            case RunOvertaken():
+                self.said = {"plan"}
+        _tell(event)
 
 
 def _tell(event: Event) -> None:
     """One line for a reader of a log."""
     clock = time.strftime("%H:%M:%S")
     match event:
-        case PhaseStarted(phase="plan"):
-            pass
         case PhaseStarted():
             output.note(f"{clock} {PHASES[event.phase]}")
         case TableOutcome(status="published"):

@@ -44,6 +44,7 @@ def sql(
     """Query one consistent version of the lake, in DuckDB's SQL. No JVM is started.
 
     Beside the tables there is ops.tables: every table's run, rows, bytes, files and columns, as published.
+    SHOW TABLES lists them. On a terminal, rows too long for it are shown one below the other.
     """
     if out is not None and as_json:
         raise WrongUsage("--json prints the rows and --out writes them to a file", remedy="leave one of them out")
@@ -66,6 +67,6 @@ def _show(result: Result, out: Path | None, *, as_json: bool) -> None:
             Column(name=name, right=kind.startswith(_NUMBERS)) for name, kind in zip(result.columns, kinds, strict=True)
         ]
         rows = result.rows() if len(result) <= output.SHOWN else result.first(output.SHOWN).rows()
-        output.table(columns, rows)
+        output.table(columns, rows, wide=True)
         cut = f", the first {len(rows):,} shown; --json or --out FILE gives all" if len(rows) < len(result) else ""
         output.note(plural(len(result), "row") + cut)

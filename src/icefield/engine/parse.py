@@ -135,6 +135,9 @@ def _loses(cell: str, value: str, kind: str) -> str:
         # A cast alone would take `2026` for a day, `12:30` for a time of today, and cut a seventh decimal off.
         short = f"substring({cell}, 5, 1) <> '-' OR length({cell}) < 10"
         return f"{short} OR (length({cell}) > 26 AND {cell} RLIKE '[.][0-9]{{7,}}')"
+    if kind == "TIMESTAMP_NTZ":
+        # The same, and a cast would drop a zone, though it says which moment is meant.
+        return f"NOT ({cell} RLIKE '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([ T][0-9:]+([.][0-9]{{0,6}})?)?$')"
     if kind == "DATE":
         return f"length({cell}) NOT BETWEEN 8 AND 10"
     if kind in ("FLOAT", "DOUBLE"):

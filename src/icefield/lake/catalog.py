@@ -6,18 +6,20 @@ publishing is one SQL transaction that moves pointers back.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from icefield.errors import CatalogBusy, LakeError, Overtaken, RunCleared
+from icefield.errors import CatalogBusy, LakeError, LakeNotWritable, Overtaken, RunCleared
 from icefield.failpoint import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
 
 LAKE = "lake"
 BUSY_SECONDS = 30
@@ -56,7 +58,7 @@ class Catalog:
         """Whether it is there and whole: a file alone may be what a process killed while making it left."""
         if not self.path.is_file():
             return False
-        with self._connect() as db:
+        with self._reading() as db:
             return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'icefield_lake'").fetchone() is not None
 
     def create(self, location: str) -> None:
@@ -82,9 +84,15 @@ class Catalog:
             else:
                 return
 
+    @property
+    def journal_mode(self) -> str:
+        """How SQLite keeps its journal; told by the file itself, which may be of a lake that can only be read."""
+        with self.path.open("rb") as file:
+            return "wal" if file.read(20)[18:] == b"\x02\x02" else "delete"
+
     def pointers(self, catalog: str = LAKE) -> dict[str, str]:
         """Every table's current metadata file, as one consistent version of the whole lake."""
-        with self._connect() as db:
+        with self._reading() as db:
             rows = db.execute(
                 "SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg_tables"
                 " WHERE catalog_name = ?",
@@ -94,7 +102,7 @@ class Catalog:
 
     def setting(self, key: str) -> str | None:
         """A fact about the lake itself, such as the folder it was made in."""
-        with self._connect() as db:
+        with self._reading() as db:
             row = db.execute("SELECT value FROM icefield_lake WHERE key = ?", (key,)).fetchone()
             return None if row is None else str(row[0])
 
@@ -153,7 +161,7 @@ class Catalog:
 
     def branches(self) -> dict[str, str]:
         """Every open branch and the run that works on it."""
-        with self._connect() as db:
+        with self._reading() as db:
             rows = db.execute(
                 "SELECT catalog_name, property_value FROM iceberg_namespace_properties"
                 " WHERE namespace = ? AND property_key = ? AND catalog_name <> ?",
@@ -176,7 +184,7 @@ class Catalog:
 
     def deaths(self) -> dict[str, int]:
         """Runs that died and are not recorded in `ops.runs` yet, with their starts."""
-        with self._connect() as db:
+        with self._reading() as db:
             rows = db.execute("SELECT key, value FROM icefield_lake WHERE key LIKE ? || '%'", (_DEATH,))
             return {key.removeprefix(_DEATH): int(value) for key, value in rows.fetchall()}
 
@@ -218,19 +226,56 @@ class Catalog:
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
+        with self._explaining(), closing(self._open(self.path)) as db:
             yield db
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection for reading, which also works where this user may write nothing."""
+        with self._explaining():
+            with closing(self._open(self.path)) as db:
+                if _can_read(db):
+                    yield db
+                    return
+            with self._frozen() as db:
+                yield db
+
+    @contextmanager
+    def _frozen(self) -> Iterator[sqlite3.Connection]:
+        """The catalog without the files that SQLite makes beside it to tell readers and writers of one another.
+
+        They are there while somebody writes, and then they can be read. So nobody does.
+        """
+        log = Path(f"{self.path}-wal")
+        if not log.exists() or not log.stat().st_size:
+            with closing(self._open(f"{self.path.absolute().as_uri()}?immutable=1")) as db:
+                yield db
+            return
+        with tempfile.TemporaryDirectory(prefix="icefield-") as folder:  # commits of a process that died are in the log
+            copy = Path(folder) / self.path.name
+            shutil.copyfile(self.path, copy)
+            shutil.copyfile(log, f"{copy}-wal")
+            with closing(self._open(copy)) as db:
+                yield db
+
+    def _open(self, place: Path | str) -> sqlite3.Connection:
+        return sqlite3.connect(place, timeout=BUSY_SECONDS, isolation_level=None, uri=isinstance(place, str))
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Turns what SQLite says into an error of ours."""
+        try:
+            yield
         except sqlite3.DatabaseError as error:
             if "locked" in str(error) or "busy" in str(error):
                 raise CatalogBusy(self.path, BUSY_SECONDS) from error
+            if _kind(error) == sqlite3.SQLITE_READONLY:
+                raise LakeNotWritable(self.path.parent, error) from error
             raise LakeError(
                 f"the catalog cannot be used: {error}",
                 where=str(self.path),
                 remedy="see that it is a whole SQLite database, that this user may write it and that the disk has room",
             ) from error
-        finally:
-            db.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -243,6 +288,22 @@ class Catalog:
                     db.execute("ROLLBACK")
                 raise
             db.execute("COMMIT")
+
+
+def _can_read(db: sqlite3.Connection) -> bool:
+    """Whether a connection can read; not so where SQLite must make files first, and may not."""
+    try:
+        db.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        if _kind(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            raise
+        return False
+    return True
+
+
+def _kind(error: sqlite3.Error) -> int:
+    """SQLite's primary code of an error; an extended one says more in its higher bits."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _require_mark(db: sqlite3.Connection, branch: str, run: str) -> None:

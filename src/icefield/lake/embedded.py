@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import secrets
 import shutil
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 KEEP_FAILED_SECONDS = 24 * 3600
 #: How the name of a branch begins that only adds to `ops.*`: it is no run.
 RECORDER = "record_"
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class EmbeddedLake:
@@ -61,7 +64,7 @@ class EmbeddedLake:
     def states(self, pointers: Mapping[str, str] | None = None) -> dict[str, TableState]:
         """The state of every table, from metadata alone."""
         found = self.pointers() if pointers is None else pointers
-        return {name: meta.table_state(name, meta.load(location)) for name, location in found.items()}
+        return {name: meta.table_state(name, meta.load(location, name)) for name, location in found.items()}
 
     def table_folder(self, table: str) -> Path:
         """Where a table's files are; plain absolute paths, the one spelling that every engine keeps as it is."""
@@ -99,7 +102,7 @@ class EmbeddedLake:
     def alive(self, branch: str) -> bool:
         """Whether the process that opened a branch still runs."""
         try:
-            handle = os.open(self._lock_file(branch), os.O_RDWR)
+            handle = _open_lock(self._lock_file(branch))
         except FileNotFoundError:
             return False
         try:
@@ -120,8 +123,19 @@ class EmbeddedLake:
             if self.clear(branch, run, died=told) and told:
                 dead.append(run)
         self._sweep_scratch()
-        self._sweep_locks()
+        with self._writing():
+            self._sweep_locks()
         return dead
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Says of a folder that cannot be written to that it is the lake's."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in _FORBIDDEN:
+                raise LakeNotWritable(self.root, error) from error
+            raise
 
     def deaths(self) -> dict[str, int]:
         """Cleared runs that `ops.runs` does not tell of yet, with their starts."""
@@ -193,6 +207,16 @@ class EmbeddedLake:
                 for inner in self.warehouse.glob(f"*/*/metadata/{run}/*.metadata.json"):
                     inner.unlink(missing_ok=True)
             lock.unlink(missing_ok=True)
+
+
+def _open_lock(file: Path) -> int:
+    """A lock file, opened as its owner did; a network file system takes no lock of a reader."""
+    try:
+        return os.open(file, os.O_RDWR)
+    except OSError as error:
+        if error.errno not in _FORBIDDEN:
+            raise
+        return os.open(file, os.O_RDONLY)
 
 
 def _require_writable(folder: Path) -> None:

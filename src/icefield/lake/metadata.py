@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from icefield.errors import LakeDamaged
 from icefield.graph.state import FilesTaken, TableState, Version
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ PREFIX = "icefield."
 #: Where a run's own files go, so that a run that died leaves nothing that cannot be told apart.
 DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
 _KEEP_METADATA_LOG = 100
+#: What to do about a file that is gone.
+RESTORE = "bring it back from a copy (icefield removes no file that the lake names); icefield doctor looks for more"
 
 
 def local_path(location: str) -> Path:
@@ -30,9 +33,16 @@ def local_path(location: str) -> Path:
     return Path(location)
 
 
-def load(location: str) -> Metadata:
-    """Reads a metadata file."""
-    return dict(json.loads(local_path(location).read_bytes()))
+def load(location: str, table: str = "a table") -> Metadata:
+    """Reads a metadata file; one that the catalog names and that is not there is damage."""
+    try:
+        return dict(json.loads(local_path(location).read_bytes()))
+    except (OSError, ValueError) as error:
+        raise LakeDamaged(
+            f"the metadata of {table} cannot be read: {getattr(error, 'strerror', None) or error}",
+            where=location,
+            remedy=RESTORE,
+        ) from error
 
 
 def current_snapshot(metadata: Metadata) -> Metadata | None:

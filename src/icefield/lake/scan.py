@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from icefield.errors import LakeDamaged
 from icefield.graph.state import Repair, TakenFile
+from icefield.lake.metadata import RESTORE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import duckdb
 
     from icefield.lake.embedded import EmbeddedLake
+
+
+_FILE = re.compile(r"""["']((?:file:)?/[^"']+\.(?:parquet|avro|puffin|metadata\.json))["']""")
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -35,6 +42,34 @@ def connect() -> duckdb.DuckDBPyConnection:
     return db
 
 
+def damage(error: duckdb.Error, metadata: str = "") -> LakeDamaged | None:
+    """DuckDB's error as that of a lake in which a file is gone or cannot be read; None where it is another.
+
+    `metadata` is the table's metadata file, where only one was read: not every message names a file.
+    """
+    import duckdb
+
+    told = str(error).split("\n", 1)[0]
+    found = _FILE.search(told)
+    where = found[1] if found else metadata
+    if not where or not isinstance(error, duckdb.IOException | duckdb.InvalidInputException):
+        return None
+    return LakeDamaged(f"a file of the lake cannot be read: {told}", where=where, remedy=RESTORE)
+
+
+@contextmanager
+def reading(metadata: str) -> Iterator[None]:
+    """Says of DuckDB's errors while it reads a table which file is damaged."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        if (found := damage(error, metadata)) is not None:
+            raise found from error
+        raise
+
+
 def scan(location: str, snapshot: int | None = None) -> str:
     """SQL that reads a table's metadata file, at a snapshot if one is given."""
     version = "" if snapshot is None else f", snapshot_from_id = {snapshot}"
@@ -51,7 +86,7 @@ def taken_files(lake: EmbeddedLake, table: str) -> Sequence[TakenFile]:
     location = lake.pointers().get("ops.files")
     if location is None:
         return ()
-    with connect() as db:
+    with reading(location), connect() as db:
         rows = db.execute(
             "SELECT path, arg_max(size, sequence), arg_max(modified_ns, sequence), arg_max(sha256, sequence),"
             " arg_min(run, sequence), max(sequence),"
@@ -71,7 +106,7 @@ def repairs(lake: EmbeddedLake, table: str) -> tuple[Repair, ...]:
     location = lake.pointers().get("ops.repairs")
     if location is None:
         return ()
-    with connect() as db:
+    with reading(location), connect() as db:
         rows = db.execute(
             f'SELECT kind, condition, assign, reason FROM {scan(location)} WHERE "table" = ? ORDER BY number', [table]
         ).fetchall()

@@ -104,7 +104,7 @@ def _profile(root: Path, name: str, profiles: Mapping[str, Any]) -> Profile:
             raise UnknownProfile(
                 f"{FILE} has no profile `{name}`",
                 where=FILE,
-                remedy=did_you_mean(name, profiles, all_of_them="profiles"),
+                remedy=did_you_mean(name, profiles or [DEFAULT_PROFILE], all_of_them="profiles"),
             )
         return Profile(name=name, lake=root / "lake")
     section = f"[profile.{name}]"

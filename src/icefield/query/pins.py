@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from icefield.declare.suggest import did_you_mean
-from icefield.errors import LakeDamaged, NoLake, NothingPublished, UnknownRun
+from icefield.errors import NoLake, NothingPublished, UnknownRun
 from icefield.lake import metadata as meta
 
 if TYPE_CHECKING:
@@ -74,14 +74,7 @@ def _pins(pointers: Mapping[str, str]) -> dict[str, Pin]:
 
 
 def _pin(table: str, location: str) -> Pin:
-    try:
-        metadata = meta.load(location)
-    except (OSError, ValueError) as error:
-        raise LakeDamaged(
-            f"the metadata of {table} cannot be read: {getattr(error, 'strerror', None) or error}",
-            where=location,
-            remedy="bring that file back from a copy; no command of icefield removes metadata that the catalog names",
-        ) from error
+    metadata = meta.load(location, table)
     return Pin(table=table, location=location, metadata=metadata, snapshot=_current(metadata))
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from icefield.declare.suggest import did_you_mean
 from icefield.errors import NoSuchTable
-from icefield.lake.scan import connect, literal, scan
+from icefield.lake.scan import connect, literal, reading, scan
 from icefield.query.overview import NAME as OVERVIEW
 from icefield.query.overview import create_overview
 from icefield.query.pins import Pin, pin_as_of, pin_branch, pin_now
 from icefield.query.result import Result, collect
-from icefield.query.statements import explain, require_select
+from icefield.query.statements import explain, meant, require_select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Reader:
 
         try:
             require_select(self._db, text)
-            return collect(self._db.execute(text))
+            return collect(self._db.execute(meant(text)))
         except duckdb.Error as error:
             raise explain(error, [*self.pins, OVERVIEW]) from None
 
@@ -99,7 +99,8 @@ def _create_views(db: duckdb.DuckDBPyConnection, pins: Mapping[str, Pin]) -> Non
         db.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     for name, pin in pins.items():
         snapshot = None if pin.is_current else pin.snapshot
-        db.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {scan(pin.location, snapshot)}")
+        with reading(pin.location):
+            db.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {scan(pin.location, snapshot)}")
     create_overview(db, pins.values())
 
 
@@ -112,4 +113,5 @@ def _lock(db: duckdb.DuckDBPyConnection, warehouse: Path) -> None:
 
 
 def _read_runs(db: duckdb.DuckDBPyConnection, pin: Pin) -> list[tuple[str, str]]:
-    return db.execute(f"SELECT run, status FROM {scan(pin.location)} ORDER BY finished_at, run").fetchall()
+    with reading(pin.location):
+        return db.execute(f"SELECT run, status FROM {scan(pin.location)} ORDER BY finished_at, run").fetchall()

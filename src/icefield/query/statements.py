@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from icefield.declare.suggest import did_you_mean
-from icefield.errors import CommandError, NoSuchTable, QueryFailed, QueryRefused
+from icefield.errors import IcefieldError, NoSuchTable, QueryFailed, QueryRefused
+from icefield.lake.scan import damage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,16 @@ DIALECT = "icefield sql speaks DuckDB's SQL (the SQL inside tables is Spark's)"
 _EXPLAIN = re.compile(r"\s*explain\b(?:\s+analyze\b|\s*\([^)]*\))?", re.IGNORECASE)
 _PLACE = re.compile(r"LINE (\d+): (.*)\n( *)\^")
 _ABSENT = re.compile(r'Table with name "?([^"!]+?)"? does not exist')
+
+
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
+
+
+def meant(text: str) -> str:
+    """The query that a text stands for: DuckDB's SHOW TABLES looks at one schema, and none of the lake's is it."""
+    if _SHOW_TABLES.fullmatch(text):
+        return 'SELECT "table", rows, published_at FROM ops.tables ORDER BY 1'
+    return text
 
 
 def require_select(db: duckdb.DuckDBPyConnection, text: str) -> None:
@@ -43,10 +54,12 @@ def require_select(db: duckdb.DuckDBPyConnection, text: str) -> None:
     return None
 
 
-def explain(error: duckdb.Error, tables: Sequence[str]) -> CommandError:
+def explain(error: duckdb.Error, tables: Sequence[str]) -> IcefieldError:
     """DuckDB's message as one of ours: what, where in the text, and what to do."""
     import duckdb
 
+    if (damaged := damage(error)) is not None:
+        return damaged
     told = str(error)
     what = told.split("\n", 1)[0]
     where = _where(told)

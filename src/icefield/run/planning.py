@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from icefield.declare import Files
 from icefield.engine.landing import arrivals
+from icefield.errors import NoTables
 from icefield.graph import select
 from icefield.graph.state import FilesTaken
 from icefield.lake.scan import taken_files
@@ -69,7 +70,13 @@ def _lacks_history(step: Step) -> bool:
 
 def selected(project: Project, select_text: str = "", exclude: str = "") -> tuple[str, ...]:
     """The tables that a selection names; without one, all."""
-    return select(project.graph, select_text or "*", exclude=exclude)
+    if not len(project.graph):
+        raise NoTables(
+            "the project declares no tables",
+            where=str(project.root),
+            remedy="put @table(...) above a function in one of the files that `tables` in icefield.toml names",
+        )
+    return select(project.graph, select_text, exclude=exclude)
 
 
 def _arrivals(project: Project, lake: EmbeddedLake, name: str, known: FilesTaken | None) -> Arrivals | None:
