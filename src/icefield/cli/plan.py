@@ -48,7 +48,9 @@ def plan(
     elif not found.work:
         output.line(nothing_new(found))
     else:
-        output.table(("table", "action", "why", "reads"), [_cells(step) for step in found.steps])
+        graph = opened.graph
+        rows = [(step.table, graph[step.table].refresh.kind, *_cells(step)) for step in found.steps]
+        output.table(("table", "refresh", "action", "why", "reads"), rows)
         output.line(f"\n{plural(len(found.work), 'table')} of {len(found.steps)} to refresh")
 
 
@@ -73,7 +75,10 @@ def as_data(found: Plan) -> dict[str, Any]:
 def _step(step: Step) -> dict[str, Any]:
     arrived = step.arrivals
     files = None if arrived is None else {"new": [file.path for file in arrived.new], "bytes": arrived.new_bytes}
-    ranges = {name: {"start": span.start, "end": span.end} for name, span in step.ranges.items()}
+    ranges = {
+        name: {"start": span.start, "end": span.end, "after": span.after, "until": span.until}
+        for name, span in step.ranges.items()
+    }
     return {
         "table": step.table,
         "action": step.action,
@@ -81,11 +86,12 @@ def _step(step: Step) -> dict[str, Any]:
         "decided": step.known,
         "files": files,
         "inputs": ranges,
+        "changed": dict(step.changed),
     }
 
 
 def _cells(step: Step) -> list[str]:
-    return [step.table, step.action, step.reason, _reads(step)]
+    return [step.action, step.reason, _reads(step)]
 
 
 def _reads(step: Step) -> str:
@@ -98,5 +104,7 @@ def _reads(step: Step) -> str:
         whole = step.action in ("build", "rebuild", "refresh")
         files = arrived.landed if whole else (*arrived.new, *arrived.changed)
         return f"{plural(len(files), 'file')}, {size(sum(file.size for file in files))}"
-    new = [name for name, span in step.ranges.items() if span.start not in (None, span.end)]
-    return ", ".join(f"new rows of {name}" if name in new else f"all of {name}" for name in step.ranges)
+    if step.action in ("append", "update"):
+        kind = "new" if step.action == "append" else "changed"
+        return ", ".join(f"{count:,} {kind} rows of {name}" for name, count in step.changed.items())
+    return ", ".join(f"all of {name}" for name in step.ranges)

@@ -74,7 +74,7 @@ def _tally(result: RunResult) -> str:
 
 def _built(outcome: TableOutcome) -> list[Any]:
     told = {
-        "published": "",
+        "published": _how(outcome),
         "unchanged": "unchanged",
         "skipped": f"skipped: {outcome.reason}",
         "failed": "FAILED",
@@ -90,6 +90,13 @@ def _built(outcome: TableOutcome) -> list[Any]:
         f"{outcome.seconds:.1f}" if counted else "",
         told[outcome.status],
     ]
+
+
+def _how(outcome: TableOutcome) -> str:
+    """Why everything was computed again, or how little was not left alone."""
+    if outcome.action == "rebuild":
+        return outcome.reason
+    return "" if outcome.keys_touched is None else plural(outcome.keys_touched, "key")
 
 
 def _show_set_aside(result: RunResult) -> None:

@@ -62,6 +62,8 @@ class Staged:
     failures: Mapping[str, int] = field(default_factory=dict)
     files: Sequence[Mapping[str, Any]] = ()
     tables: tuple[str, ...] = ()
+    #: How many keys were touched, where it was refreshed by key.
+    keys: int | None = None
     #: All rows that the table now has of the keys that were touched, where it was refreshed by key.
     fresh: DataFrame | None = None
 
@@ -273,6 +275,7 @@ class Stage:
             dropped=done.split.dropped,
             failures=done.split.failures,
             tables=done.tables,
+            keys=done.keys,
             fresh=done.fresh,
         )
 

@@ -47,6 +47,7 @@ class Updated:
     removed: int
     split: Split
     tables: tuple[str, ...]
+    keys: int
     fresh: DataFrame
 
 
@@ -119,7 +120,7 @@ class _Update:
         stage.tables.branch.prepare(node.name)
         if not found.touched.count:
             nothing = visible(found.output).limit(0)
-            return Updated(added=0, removed=0, split=Split(good=nothing), tables=(node.name,), fresh=nothing)
+            return Updated(added=0, removed=0, split=Split(good=nothing), tables=(node.name,), keys=0, fresh=nothing)
         split = stage.split(node, self.step, self.state, found.output, None)
         after = visible(split.good)
         several = not isinstance(node.refresh, Accumulate)  # rows a key: all of them are written again
@@ -134,7 +135,14 @@ class _Update:
         if node.name in stage.followed and (added or removed):
             written.append(tell(stage.tables, node, change))
         failpoint("stage.written", node.name)
-        return Updated(added=added, removed=removed, split=split, tables=tuple(written), fresh=fresh)
+        return Updated(
+            added=added,
+            removed=removed,
+            split=split,
+            tables=tuple(written),
+            keys=found.touched.distinct(),
+            fresh=fresh,
+        )
 
     def _difference(self, before: DataFrame, after: DataFrame) -> Stored:
         """What goes and what comes, once equal pairs have cancelled; evaluated once."""

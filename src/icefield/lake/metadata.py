@@ -124,10 +124,16 @@ def _meddled(metadata: Metadata) -> bool:
 
 def _lineage(metadata: Metadata) -> Iterator[tuple[int, str]]:
     """The current snapshot and its ancestors, newest first, with what each of them did."""
+    for entry in between(metadata, None, metadata.get("current-snapshot-id")):
+        yield entry["snapshot-id"], entry["summary"]["operation"]
+
+
+def between(metadata: Metadata, start: int | None, end: int | None) -> Iterator[Metadata]:
+    """The snapshots after one, back from another, newest first."""
     known = {entry["snapshot-id"]: entry for entry in metadata.get("snapshots", [])}
-    found = known.get(metadata.get("current-snapshot-id"))
-    while found is not None:
-        yield found["snapshot-id"], found["summary"]["operation"]
+    found = known.get(end)
+    while found is not None and found["snapshot-id"] != start:
+        yield found
         found = known.get(found.get("parent-snapshot-id"))
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from icefield.errors import LakeDamaged
+from icefield.graph import changes_of
 from icefield.graph.state import Repair, TakenFile
+from icefield.lake import metadata as meta
 from icefield.lake.metadata import RESTORE
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from icefield.lake.embedded import EmbeddedLake
+    from icefield.plan import Range
 
 
 _FILE = re.compile(r"""["']((?:file:)?/[^"']+\.(?:parquet|avro|puffin|metadata\.json))["']""")
@@ -79,6 +82,21 @@ def scan(location: str, snapshot: int | None = None) -> str:
 def literal(text: str) -> str:
     """A string for DuckDB's SQL."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def changed_rows(lake: EmbeddedLake, table: str, wanted: Range) -> int:
+    """How many rows came to and went from a table in a range, from metadata, or from what it told."""
+    pointers = lake.pointers()
+    if wanted.after is None:
+        snapshots = meta.between(meta.load(pointers[table]), wanted.start, wanted.end)
+        return sum(
+            int(one["summary"].get("added-records", 0)) for one in snapshots if one["summary"]["operation"] == "append"
+        )
+    location = pointers[changes_of(table)]
+    with connect() as db:
+        query = f"SELECT count(*) FROM {scan(location)} WHERE _icefield_number > ? AND _icefield_number <= ?"
+        found = db.execute(query, [wanted.after, wanted.until]).fetchone()
+    return 0 if found is None else int(found[0])
 
 
 def taken_files(lake: EmbeddedLake, table: str) -> Sequence[TakenFile]:

@@ -51,6 +51,8 @@ class Step:
     known: bool = True
     ranges: Mapping[str, Range] = field(default_factory=dict)
     arrivals: Arrivals | None = None
+    #: Rows that came to or went from each input since the table last read it, where that is known already.
+    changed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,8 @@ class TableOutcome:
     rows_quarantined: int = 0
     rows_dropped: int = 0
     rows_total: int = 0
+    #: Keys whose rows were computed or merged anew, where the table was refreshed by key.
+    keys_touched: int | None = None
     seconds: float = 0.0
     error: str = ""
 

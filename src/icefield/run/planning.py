@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from icefield.declare import Files
@@ -9,7 +10,7 @@ from icefield.engine.landing import arrivals
 from icefield.errors import NoTables
 from icefield.graph import select
 from icefield.graph.state import FilesTaken
-from icefield.lake.scan import taken_files
+from icefield.lake.scan import changed_rows, taken_files
 from icefield.plan import Plan, Step, Wishes, make_plan
 
 if TYPE_CHECKING:
@@ -41,12 +42,24 @@ def plan_project(
     # The order of arrival is data, and a rebuild keeps it; it is only read where something is to be done.
     remembered = [step.table for step in plan.work if step.table in known and _lacks_history(step)]
     if not remembered:
-        return plan
+        return _counted(plan, lake)
     for name in remembered:
         found = _arrivals(project, lake, name, FilesTaken(count=-1, digest=""))
         assert found is not None
         arrived[name] = found
-    return make_plan(project.graph, states, arrived, selection, wishes)
+    return _counted(make_plan(project.graph, states, arrived, selection, wishes), lake)
+
+
+def _counted(plan: Plan, lake: EmbeddedLake) -> Plan:
+    """The plan with how many rows changed in each input, for steps that follow changes that are published."""
+    return replace(plan, steps=tuple(_with_counts(step, lake) for step in plan.steps))
+
+
+def _with_counts(step: Step, lake: EmbeddedLake) -> Step:
+    if step.action not in ("append", "update"):
+        return step
+    counts = {name: changed_rows(lake, name, wanted) for name, wanted in step.ranges.items() if wanted.changed}
+    return replace(step, changed=counts)
 
 
 def rows_at_stake(plan: Plan, states: Mapping[str, TableState]) -> int:
@@ -59,8 +72,8 @@ def _rows_read(step: Step, states: Mapping[str, TableState]) -> int:
     if step.arrivals is not None:
         files = step.arrivals.new if step.action == "append" else step.arrivals.landed
         landed = sum(file.size for file in files) // _LINE_BYTES
-    if step.action == "append":  # new rows only, but their keys are compared with all
-        return landed + (states[step.table].rows if step.table in states else 0) // 10
+    if step.action in ("append", "update"):  # new rows only, but their keys are looked for among all
+        return landed + sum(step.changed.values()) + (states[step.table].rows if step.table in states else 0) // 10
     return landed + sum(states[name].rows for name in step.ranges if name in states)
 
 

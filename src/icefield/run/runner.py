@@ -483,4 +483,5 @@ def _staged_outcome(staged: Staged, begun: float) -> TableOutcome:
         rows_removed=staged.rows_removed,
         rows_quarantined=staged.quarantined,
         rows_dropped=staged.dropped,
+        keys_touched=staged.keys,
     )
