@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from icefield.engine.audit import CheckResult
     from icefield.project import Project
-    from icefield.run.events import RunResult, TableOutcome
+    from icefield.run.events import Replayed, RunResult, TableOutcome
 
 _BUILT = (
     "table",
@@ -33,12 +33,14 @@ _ROWS = Column(name="rows", right=True)
 def show(result: RunResult, project: Project, same: str) -> None:
     """The report as text; `same` is the option that a next command needs to mean this project."""
     if result.status == "nothing new":
-        output.line(f"{nothing_new(result.plan)} ({seconds(result.seconds)})")
+        told = [_nothing_replayed(one) for one in result.replayed] or [nothing_new(result.plan)]
+        output.line(f"{'; '.join(told)} ({seconds(result.seconds)})")
         return
     if result.tables:
         output.table(_BUILT, [_built(outcome) for outcome in result.tables])
     _show_set_aside(result)
     _show_warnings(result)
+    _show_replayed(result)
     output.line()
     output.line(f"time   {', '.join(f'{phase} {seconds(spent)}' for phase, spent in result.phases.items())}")
     output.line(f"lake   {project.profile.lake}, {size(_size(project.profile.lake))}")
@@ -110,6 +112,29 @@ def _show_warnings(result: RunResult) -> None:
         output.table(("table", "check", "outcome", _ROWS, "seen"), rows)
 
 
+_UNREADABLE = "lines that cannot be read have no values to set: correct the file, or discard them"
+
+
+def _show_replayed(result: RunResult) -> None:
+    if result.replayed:
+        output.line()
+    for one in result.replayed:
+        output.line(_replayed(one) + (f"\n{plural(one.unreadable, 'line')}: {_UNREADABLE}" if one.unreadable else ""))
+
+
+def _replayed(one: Replayed) -> str:
+    if one.kind == "discard":
+        return f"Discarded {plural(one.moved, 'waiting row')} of {one.table}"
+    became = f"{one.moved:,} passed, {one.waiting:,} still waiting"
+    return f"Replayed {plural(one.matched, 'waiting row')} of {one.table}: {became}"
+
+
+def _nothing_replayed(one: Replayed) -> str:
+    if not one.matched:
+        return f"No waiting row of {one.table} matches: nothing was done"
+    return f"Nothing was done to {plural(one.matched, 'waiting row')} of {one.table}: {_UNREADABLE}"
+
+
 def _reason(check: CheckResult) -> str:
     return "malformed" if check.check == "every line can be read" else check.check
 
@@ -145,6 +170,7 @@ def as_data(result: RunResult, project: Project) -> dict[str, Any]:
         "published_at": None if result.published_ms is None else from_ms(result.published_ms),
         "tables": [asdict(outcome) for outcome in result.tables],
         "checks": [asdict(check) for check in result.checks],
+        "replayed": [asdict(one) for one in result.replayed],
         "lake": {"path": str(project.profile.lake), "bytes": _size(project.profile.lake)},
         "log": result.log,
         "error": result.error,
