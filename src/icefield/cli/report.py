@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from icefield.project import Project
     from icefield.run.events import Replayed, RunResult, TableOutcome
 
-_BUILT = (
-    "table",
-    "action",
-    Column(name="added", right=True),
-    Column(name="total", right=True),
-    Column(name="quarantined", right=True),
-    Column(name="seconds", right=True),
-    "",
-)
 _ROWS = Column(name="rows", right=True)
 
 
@@ -37,7 +28,7 @@ def show(result: RunResult, project: Project, same: str) -> None:
         output.line(f"{'; '.join(told)} ({seconds(result.seconds)})")
         return
     if result.tables:
-        output.table(_BUILT, [_built(outcome) for outcome in result.tables])
+        _show_tables(result)
     _show_set_aside(result)
     _show_warnings(result)
     _show_replayed(result)
@@ -74,7 +65,14 @@ def _tally(result: RunResult) -> str:
     return f"Done. PASS={len(fine) - warns} WARN={warns} ERROR={errors} SKIP={skipped} TOTAL={total}"
 
 
-def _built(outcome: TableOutcome) -> list[Any]:
+def _show_tables(result: RunResult) -> None:
+    """Rows that were let go have a column only where there are any: most runs have none."""
+    dropped = ["dropped"] if any(outcome.rows_dropped for outcome in result.tables) else []
+    counts = [Column(name=name, right=True) for name in ("added", "total", "quarantined", *dropped, "seconds")]
+    output.table(("table", "action", *counts, ""), [_built(one, dropped=bool(dropped)) for one in result.tables])
+
+
+def _built(outcome: TableOutcome, *, dropped: bool) -> list[Any]:
     told = {
         "published": "",
         "unchanged": "unchanged",
@@ -89,6 +87,7 @@ def _built(outcome: TableOutcome) -> list[Any]:
         Count(outcome.rows_added) if counted else "",
         Count(outcome.rows_total) if counted else "",
         Count(outcome.rows_quarantined) if outcome.rows_quarantined else "",
+        *([Count(outcome.rows_dropped) if outcome.rows_dropped else ""] if dropped else []),
         f"{outcome.seconds:.1f}" if counted else "",
         told[outcome.status],
     ]
