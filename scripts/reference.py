@@ -26,6 +26,7 @@ ONE_ROW = {
     "ops.checks": "One row a check that a run evaluated.",
     "ops.files": "One row a file that a table took in, and another whenever it was seen with a new time or content.",
     "ops.repairs": "One row a decision about quarantined rows; rebuilds apply all of them again.",
+    "ops.repaired": "One row a waiting row that a decision was about: rebuilds apply it to no other.",
 }
 
 

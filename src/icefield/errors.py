@@ -135,7 +135,7 @@ class ContractBroken(DeclarationError):
 
 
 class OriginLost(DeclarationError):
-    """A function lets go of where its rows came from, and a check needs to know."""
+    """It is not known where rows came from, and a check or a decision about quarantine needs to know."""
 
     code = "ICE-123"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from commands import Done, icefield, imported, lines
 
-from projects import SOURCES, TinyProject, order, tiny
+from projects import ORDERS, SOURCES, TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark
 
@@ -196,3 +196,40 @@ def start(*arguments: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+
+
+def test_replay_and_discard_tell_what_became_of_the_rows(tmp_path: Path) -> None:
+    project = tiny(tmp_path, ORDERS.partition('@table("silver')[0])
+    project.land("1.csv", [order(1), order(2, "bob", "-2.00"), order(3, "", "-3.00"), "x,ann,1.00,2026-08-01 10:00:00"])
+    project.run()
+
+    def quarantine(*arguments: str) -> Done:
+        return icefield("quarantine", *arguments, "-p", str(project.root))
+
+    def told(done: Done) -> list[str]:
+        assert done.code == 0, done.err
+        found = [re.sub(r" \([\d.]+ s\)$", "", line) for line in lines(done.out)]
+        return [line for line in found if re.match(r"No waiting|Nothing was|Replayed|Discarded|\d+ line", line)]
+
+    refused = quarantine("discard", "orders", "--reason", " ")
+    assert refused.code != 0
+    assert "--reason is empty" in refused.err
+    unreadable = "lines that cannot be read have no values to set: correct the file, or discard them"
+    assert told(quarantine("discard", "orders", "--reason", "gone", "--where", "id = 77")) == [
+        "No waiting row of bronze.orders matches: nothing was done"
+    ]
+    assert told(quarantine("replay", "orders", "--set", "id = 7", "--where", "line = 5")) == [
+        f"Nothing was done to 1 waiting row of bronze.orders: {unreadable}"
+    ]
+    assert told(quarantine("replay", "orders", "--set", "amount = abs(amount)")) == [
+        "Replayed 3 waiting rows of bronze.orders: 1 passed, 2 still waiting",
+        f"1 line: {unreadable}",
+    ]
+    data = json.loads(quarantine("discard", "orders", "--reason", "gone", "--where", "id = 3", "--json").out)
+    assert data["replayed"] == [
+        {"table": "bronze.orders", "kind": "discard", "matched": 1, "unreadable": 0, "waiting": 0}
+    ]
+    assert told(quarantine("discard", "orders", "--reason", "gone")) == ["Discarded 1 waiting row of bronze.orders"]
+    assert told(quarantine("discard", "orders", "--reason", "gone")) == [
+        "No waiting row of bronze.orders matches: nothing was done"
+    ]

@@ -127,6 +127,18 @@ def test_a_rebuild_without_a_file_that_was_taken_is_refused() -> None:
         decide(GRAPH["t.b"], b, {}, gone, Wishes(full_refresh=True))
 
 
+def test_a_replay_without_its_files_is_not_told_to_accept_anything() -> None:
+    gone = Arrivals(missing=(taken("a"),), taken=(taken("a"),))
+    other = Arrivals(landed=(landed("a", 1),), changed=(landed("a", 1),), taken=(taken("a"),))
+    ignoring = graph("ignore")["t.b"]
+    wishes = Wishes(replay=frozenset({"t.b"}))
+    with pytest.raises(FileMissing, match="bring the files back, and try again") as missing:
+        decide(GRAPH["t.b"], state(GRAPH["t.b"]), {}, gone, wishes)
+    with pytest.raises(FileChanged, match="bring the old content back, and try again") as changed:
+        decide(ignoring, state(ignoring), {}, other, wishes)
+    assert "--accept" not in f"{missing.value} {changed.value}"
+
+
 def test_touched_files_are_only_noted() -> None:
     step = decide(GRAPH["t.b"], state(GRAPH["t.b"]), {}, Arrivals(touched=(landed("a", 1),)), NOTHING)
     assert (step.action, step.reason) == ("note", "a touched, content equal")

@@ -39,7 +39,7 @@ def replay(
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Apply today's checks to waiting rows, repaired if you say how; those that pass now move into the table."""
+    """Apply today's checks to rows that wait now, repaired if you say how; those that pass move into the table."""
     opened = open_project(project, profile)
     name = _table(opened, table)
     repairs: tuple[Repair, ...] = ()
@@ -63,7 +63,12 @@ def discard(
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Let waiting rows go for good; the decision is remembered, and rebuilds decide the same."""
+    """Let rows that wait now go for good; the decision is remembered, and rebuilds decide the same about them."""
+    if not reason.strip():
+        raise WrongUsage(
+            "--reason is empty, and rows are not let go without a reason",
+            remedy='say why in a few words, for whoever looks for the rows later: --reason "test data of the till"',
+        )
     opened = open_project(project, profile)
     name = _table(opened, table)
     return _run(

@@ -16,29 +16,22 @@ if TYPE_CHECKING:
 
     from icefield.engine.audit import CheckResult
     from icefield.project import Project
-    from icefield.run.events import RunResult, TableOutcome
+    from icefield.run.events import Replayed, RunResult, TableOutcome
 
-_BUILT = (
-    "table",
-    "action",
-    Column(name="added", right=True),
-    Column(name="total", right=True),
-    Column(name="quarantined", right=True),
-    Column(name="seconds", right=True),
-    "",
-)
 _ROWS = Column(name="rows", right=True)
 
 
 def show(result: RunResult, project: Project, same: str) -> None:
     """The report as text; `same` is the option that a next command needs to mean this project."""
     if result.status == "nothing new":
-        output.line(f"{nothing_new(result.plan)} ({seconds(result.seconds)})")
+        told = [_nothing_replayed(one) for one in result.replayed] or [nothing_new(result.plan)]
+        output.line(f"{'; '.join(told)} ({seconds(result.seconds)})")
         return
     if result.tables:
-        output.table(_BUILT, [_built(outcome) for outcome in result.tables])
+        _show_tables(result)
     _show_set_aside(result)
     _show_warnings(result)
+    _show_replayed(result)
     output.line()
     output.line(f"time   {', '.join(f'{phase} {seconds(spent)}' for phase, spent in result.phases.items())}")
     output.line(f"lake   {project.profile.lake}, {size(_size(project.profile.lake))}")
@@ -72,7 +65,14 @@ def _tally(result: RunResult) -> str:
     return f"Done. PASS={len(fine) - warns} WARN={warns} ERROR={errors} SKIP={skipped} TOTAL={total}"
 
 
-def _built(outcome: TableOutcome) -> list[Any]:
+def _show_tables(result: RunResult) -> None:
+    """Rows that were let go have a column only where there are any: most runs have none."""
+    dropped = ["dropped"] if any(outcome.rows_dropped for outcome in result.tables) else []
+    counts = [Column(name=name, right=True) for name in ("added", "total", "quarantined", *dropped, "seconds")]
+    output.table(("table", "action", *counts, ""), [_built(one, dropped=bool(dropped)) for one in result.tables])
+
+
+def _built(outcome: TableOutcome, *, dropped: bool) -> list[Any]:
     told = {
         "published": _how(outcome),
         "unchanged": "unchanged",
@@ -87,6 +87,7 @@ def _built(outcome: TableOutcome) -> list[Any]:
         Count(outcome.rows_added) if counted else "",
         Count(outcome.rows_total) if counted else "",
         Count(outcome.rows_quarantined) if outcome.rows_quarantined else "",
+        *([Count(outcome.rows_dropped) if outcome.rows_dropped else ""] if dropped else []),
         f"{outcome.seconds:.1f}" if counted else "",
         told[outcome.status],
     ]
@@ -115,6 +116,29 @@ def _show_warnings(result: RunResult) -> None:
         output.heading("Checks that did not hold")
         rows = [(c.table, c.check, c.status, Count(c.failed_rows), c.detail) for c in _sorted(found)]
         output.table(("table", "check", "outcome", _ROWS, "seen"), rows)
+
+
+_UNREADABLE = "lines that cannot be read have no values to set: correct the file, or discard them"
+
+
+def _show_replayed(result: RunResult) -> None:
+    if result.replayed:
+        output.line()
+    for one in result.replayed:
+        output.line(_replayed(one) + (f"\n{plural(one.unreadable, 'line')}: {_UNREADABLE}" if one.unreadable else ""))
+
+
+def _replayed(one: Replayed) -> str:
+    if one.kind == "discard":
+        return f"Discarded {plural(one.moved, 'waiting row')} of {one.table}"
+    became = f"{one.moved:,} passed, {one.waiting:,} still waiting"
+    return f"Replayed {plural(one.matched, 'waiting row')} of {one.table}: {became}"
+
+
+def _nothing_replayed(one: Replayed) -> str:
+    if not one.matched:
+        return f"No waiting row of {one.table} matches: nothing was done"
+    return f"Nothing was done to {plural(one.matched, 'waiting row')} of {one.table}: {_UNREADABLE}"
 
 
 def _reason(check: CheckResult) -> str:
@@ -152,6 +176,7 @@ def as_data(result: RunResult, project: Project) -> dict[str, Any]:
         "published_at": None if result.published_ms is None else from_ms(result.published_ms),
         "tables": [asdict(outcome) for outcome in result.tables],
         "checks": [asdict(check) for check in result.checks],
+        "replayed": [asdict(one) for one in result.replayed],
         "lake": {"path": str(project.profile.lake), "bytes": _size(project.profile.lake)},
         "log": result.log,
         "error": result.error,

@@ -185,7 +185,7 @@ def _must_resolve(node: Node, check: Check, frame: DataFrame, *expressions: str)
 def require_repair(spark: SparkSession, node: Node, schemas: Mapping[str, StructType], repair: Repair) -> None:
     """Refuses a repair whose SQL does not fit what quarantine shows, before anything is done."""
     shown = empty_frame(spark, schemas[node.name])
-    added = {"reasons": "array()", "line": "bigint(null)"}
+    added = {"reasons": "CAST(array() AS ARRAY<STRING>)", "line": "bigint(null)"}
     shown = shown.withColumns({name: F.expr(value) for name, value in added.items() if name not in shown.columns})
     try:
         unknown = [name for name, _ in repair.assign if name not in shown.columns]

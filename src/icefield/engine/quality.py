@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from icefield.declare import Check, RowCheck
     from icefield.engine.intake import Landed
+    from icefield.engine.repair import Decided
     from icefield.graph import Node
-    from icefield.graph.state import Repair
 
 SPLITTING = ("quarantine", "drop")
 _FAILED, _FETCHED = "_icefield_failed", "_icefield_fetched"
@@ -90,14 +90,14 @@ def split(
     landed: Landed | None,
     old: DataFrame | None,
     scratch: Path,
-    repairs: Sequence[Repair] = (),
+    decided: Decided | None = None,
 ) -> Split:
     """Splits the rows that a table's function gave; `old` are the rows already in the table."""
     row_checks, unique_checks = splitting(node)
     marked = _marked(output, row_checks)
-    replayed = any(repair.kind == "replay" for repair in repairs)
-    if replayed:
-        marked = _mended(marked, repairs, _all_hold(row_checks), scratch / "waiting")
+    replayed = decided is not None and bool(decided.of("replay"))
+    if replayed and decided is not None:
+        marked = _mended(marked, decided, _all_hold(row_checks), scratch)
     passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS)
     result = Split(good=passing, passing=passing)
     told = [] if landed is None else [(MALFORMED, "quarantine", landed.malformed)]
@@ -113,8 +113,8 @@ def split(
         result.duplicates = sum(one.count for one in picked.late)
     if frames:
         result.bad = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
-    if result.bad is not None and any(repair.kind == "discard" for repair in repairs):
-        result.bad = store(discard(result.bad, repairs), scratch / "bad").frame
+    if result.bad is not None and decided is not None and decided.of("discard"):
+        result.bad = store(discard(result.bad, decided, output.schema, scratch), scratch / "bad").frame
         told = _told(pq.read_table(scratch / "bad", columns=[REASONS, FATE]))
     _count(result, told)
     return result
@@ -139,10 +139,10 @@ def _marked(output: DataFrame, checks: tuple[RowCheck, ...]) -> DataFrame:
     return output.withColumns(marks)
 
 
-def _mended(marked: DataFrame, repairs: Sequence[Repair], all_hold: str, place: Path) -> DataFrame:
+def _mended(marked: DataFrame, decided: Decided, all_hold: str, scratch: Path) -> DataFrame:
     """The same with repairs applied: rows that pass now are no longer marked."""
-    failing = store(marked.where(_FAILED), place).frame
-    mended, still = mend(failing, repairs, all_hold)
+    failing = store(marked.where(_FAILED), scratch / "waiting").frame
+    mended, still = mend(failing, decided, all_hold, scratch)
     sound = {_FAILED: F.lit(False)}  # noqa: FBT003 - Spark's literal
     return marked.where(f"NOT {_FAILED}").unionByName(mended.withColumns(sound)).unionByName(still)
 

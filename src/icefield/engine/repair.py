@@ -1,54 +1,124 @@
 """What people decided about rows in quarantine, applied: columns set anew and checked again, or rows let go.
 
-Conditions and values are Spark SQL over the columns that quarantine shows, so what was seen there can be typed here.
+Conditions and values are Spark SQL over the columns that quarantine shows, so what was seen there can be typed here. A
+decision is about the very rows that waited when it was made, known by file and line: a condition such as `true` would
+also hold for whatever comes to wait later, and nobody has looked at that.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
-from icefield.engine.origin import FATE, MALFORMED, REASONS, ROW
+from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, MALFORMED, REASONS, ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
 
+    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from icefield.graph.state import Repair
 
-_ORIGINAL, _HIT = "_icefield_original", "_icefield_hit"
+_ORIGINAL, _DECIDED = "_icefield_original", "_icefield_decided"
+#: Columns of the rows that decisions are about.
+ABOUT = ("number", "arrival", "line")
 
 
-def mend(waiting: DataFrame, repairs: Sequence[Repair], all_hold: str) -> tuple[DataFrame, DataFrame]:
+def _no_rows() -> pa.Table:
+    return pa.table({name: pa.array([], pa.int64()) for name in ABOUT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A table's repairs by their numbers, and the rows that they are about: number, arrival and line."""
+
+    repairs: Mapping[int, Repair]
+    rows: pa.Table = field(default_factory=_no_rows)
+
+    def of(self, kind: str) -> dict[int, Repair]:
+        """The repairs of one kind, in order."""
+        return {number: repair for number, repair in self.repairs.items() if repair.kind == kind}
+
+    def next_number(self) -> int:
+        """The number that the next decision gets."""
+        return max(self.repairs, default=0) + 1
+
+    def plus(self, repair: Repair, about: pa.Table) -> Decided:
+        """The same and one more, about the rows of these files and lines."""
+        number = self.next_number()
+        numbers = pa.array([number] * about.num_rows, pa.int64())
+        rows = pa.table([numbers, about[ARRIVAL].combine_chunks(), about[ROW].combine_chunks()], names=list(ABOUT))
+        return Decided(repairs={**self.repairs, number: repair}, rows=pa.concat_tables([self.rows, rows]))
+
+    def without_files(self, arrivals: Collection[int]) -> Decided:
+        """The same without the rows of some files."""
+        gone = pc.is_in(self.rows["arrival"], value_set=pa.array(list(arrivals), pa.int64()))
+        return replace(self, rows=self.rows.filter(pc.invert(gone)))
+
+
+def mend(waiting: DataFrame, decided: Decided, all_hold: str, scratch: Path) -> tuple[DataFrame, DataFrame]:
     """The rows that pass after their repair, and those that still wait, as they were."""
     columns = waiting.columns
-    frame = waiting.withColumns({_ORIGINAL: F.struct(*(f"`{name}`" for name in columns)), _HIT: F.lit(False)})  # noqa: FBT003
-    frame = _shown(frame)
-    for repair in repairs:
-        if repair.kind != "replay":
-            continue
-        # A line that could not be read has no values to repair: the file is to be mended.
-        readable = ~F.col(REASONS)[0].startswith(MALFORMED)
-        hit = readable & F.coalesce(F.expr(repair.where), F.lit(False))  # noqa: FBT003
+    frame = waiting.withColumn(_ORIGINAL, F.struct(*(f"`{name}`" for name in columns)))
+    replays = decided.of("replay")
+    # Each condition was typed for the values that quarantine showed, so none sees what another repair has set.
+    frame = _with_hits(_shown(frame), replays, decided.rows, scratch / "replayed.parquet")
+    for number, repair in replays.items():
+        hit = F.col(_hit(number))
         kinds = {name: waiting.schema[name].dataType for name, _ in repair.assign}
         values = {n: F.when(hit, F.expr(value).cast(kinds[n])).otherwise(F.col(f"`{n}`")) for n, value in repair.assign}
-        frame = frame.withColumns({**values, _HIT: F.col(_HIT) | hit})
-    passes = F.col(_HIT) & F.coalesce(F.expr(all_hold), F.lit(False))  # noqa: FBT003
+        frame = frame.withColumns(values)
+    any_hit = reduce(lambda a, b: a | b, (F.col(_hit(number)) for number in replays))
+    passes = any_hit & F.coalesce(F.expr(all_hold), F.lit(False))  # noqa: FBT003
     mended = frame.where(passes).select(*(f"`{name}`" for name in columns))
     return mended, frame.where(~passes).select(f"{_ORIGINAL}.*")
 
 
-def discard(bad: DataFrame, repairs: Sequence[Repair]) -> DataFrame:
-    """Marks the rows that a person let go."""
-    conditions = [F.coalesce(F.expr(r.where), F.lit(False)) for r in repairs if r.kind == "discard"]  # noqa: FBT003
-    if not conditions:
-        return bad
-    let_go = reduce(lambda a, b: a | b, conditions)
-    shown = _shown(bad).withColumn(FATE, F.when(let_go, F.lit("discard")).otherwise(F.col(FATE)))
-    return shown.select(*(f"`{name}`" for name in bad.columns))
+def discard(bad: DataFrame, decided: Decided, schema: StructType, scratch: Path) -> DataFrame:
+    """Marks the rows that a person let go; `schema` has the columns of the table."""
+    discards = decided.of("discard")
+    frame = _with_hits(with_columns(_shown(bad), schema), discards, decided.rows, scratch / "discarded.parquet")
+    let_go = reduce(lambda a, b: a | b, (F.col(_hit(number)) for number in discards))
+    marked = frame.withColumn(FATE, F.when(let_go, F.lit("discard")).otherwise(F.col(FATE)))
+    return marked.select(*(f"`{name}`" for name in bad.columns))
+
+
+def with_columns(frame: DataFrame, schema: StructType) -> DataFrame:
+    """A frame with all columns of a table, NULL where it lacks them: lines that cannot be read have no values."""
+    missing = [column for column in schema if column.name not in frame.columns]
+    return frame.withColumns({column.name: F.lit(None).cast(column.dataType) for column in missing})
+
+
+def is_malformed(reasons: str) -> Expression:
+    """Whether a row is a line that could not be read."""
+    return F.coalesce(F.col(f"`{reasons}`")[0].startswith(MALFORMED), F.lit(False))  # noqa: FBT003
+
+
+def _with_hits(frame: DataFrame, repairs: Mapping[int, Repair], about: pa.Table, place: Path) -> DataFrame:
+    """Adds for each repair whether it is about the row."""
+    if not set(IDENTITY) <= set(frame.columns):  # the function lets go of the origin, and nothing can be told apart
+        return frame.withColumns({_hit(number): F.lit(False) for number in repairs})  # noqa: FBT003
+    place.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(about, place)
+    rows = frame.sparkSession.read.schema("number BIGINT, arrival BIGINT, line BIGINT").parquet(str(place))
+    own = [F.col("arrival").alias(ARRIVAL), F.col("line").alias(ROW)]
+    numbers = rows.groupBy(*own).agg(F.collect_set("number").alias(_DECIDED))
+    joined = frame.join(numbers, list(IDENTITY), "left")
+    conditions = {number: F.array_contains(_DECIDED, number) & F.expr(r.where) for number, r in repairs.items()}
+    return joined.withColumns({_hit(n): F.coalesce(c, F.lit(False)) for n, c in conditions.items()})  # noqa: FBT003
+
+
+def _hit(number: int) -> str:
+    return f"_icefield_hit_{number}"
 
 
 def _shown(frame: DataFrame) -> DataFrame:

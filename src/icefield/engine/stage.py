@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from icefield.engine.landing import Intake
     from icefield.engine.quality import Split
     from icefield.engine.receive import Received, Receiver
+    from icefield.engine.repair import Decided
     from icefield.engine.tables import Tables
     from icefield.graph import Node
-    from icefield.graph.state import Repair
     from icefield.plan import Step
 
 
@@ -86,7 +86,7 @@ class Stage:
     started_ms: int
     receiver: Receiver
     received: Mapping[str, Begun]
-    repairs: Mapping[str, Sequence[Repair]] = field(default_factory=dict)
+    decided: Mapping[str, Decided] = field(default_factory=dict)
     remake: bool = False
 
     @property
@@ -198,7 +198,15 @@ class Stage:
             output = self.tables.spark.read.schema(output.schema).parquet(place)
         adds = step.action == "append" and state is not None and state.version.snapshot is not None
         old = self.tables.read(node.name, state.version.snapshot) if adds and state is not None else None
-        return quality.split(node, output, landed, old, self.scratch(node), self.repairs.get(node.name, ()))
+        return quality.split(node, output, landed, old, self.scratch(node), self._decided(node, step))
+
+    def _decided(self, node: Node, step: Step) -> Decided | None:
+        """What was decided about rows that the step may meet: rows that just arrived are not among them."""
+        decided = self.decided.get(node.name)
+        if decided is None or step.arrivals is None or step.action == "append":
+            return None
+        corrected = {file.path for file in step.arrivals.changed}
+        return decided.without_files([file.order for file in step.arrivals.taken if file.path in corrected])
 
     def _write(self, node: Node, step: Step, split: Split) -> None:
         self._replace_or_append(node.name, visible(split.good), node, step, node.comment)
@@ -357,7 +365,7 @@ class Stage:
             files=digest(step.arrivals.landed) if step.arrivals is not None else None,
             lineage=found.lineage,
             changes=self._told_since(node, before, version, told),
-            repairs=len(self.repairs.get(node.name, ())),
+            repairs=len(self.decided[node.name].repairs) if node.name in self.decided else 0,
         )
 
     def _told_since(self, node: Node, before: Version, now: Version, told: int | None) -> int | None:

@@ -80,7 +80,8 @@ class TakenFile:
 class Repair:
     """What a person decided about rows in quarantine; remembered, so that a rebuild decides the same.
 
-    `replay`: where the condition holds, columns are set anew and today's checks are applied. `discard`: let go.
+    `replay`: columns are set anew and today's checks are applied. `discard`: let go. It is about the rows that waited
+    when it was decided and for which the condition held then, never about rows that come to wait later.
     """
 
     table: str

@@ -86,6 +86,13 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "reason": ("string", "why, in a person's words"),
         "decided_at": ("timestamp", "when"),
     },
+    "ops.repaired": {
+        "table": ("string", "the table whose quarantine it is about"),
+        "number": ("long", "the decision's number in `ops.repairs`"),
+        "arrival": ("long", "the row's file: its place in the order of arrival"),
+        "line": ("long", "the row's line in that file"),
+        "sha256": ("string", "digest of the file's content: the decision is not about what a correction brings"),
+    },
 }
 
 
@@ -98,6 +105,8 @@ class Journal:
     checks: list[Row] = field(default_factory=list)
     files: list[Row] = field(default_factory=list)
     repairs: list[Row] = field(default_factory=list)
+    #: As many as rows waited, which may be a great many.
+    repaired: pa.Table | None = None
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -112,13 +121,21 @@ class Journal:
         for name in self.tables:
             branch.prepare(name)
             table = _table(catalog, branch, name)
-            table.append(_arrow(name, self._rows(name)), snapshot_properties={meta.RUN: branch.run})
+            table.append(self._arrow(name), snapshot_properties={meta.RUN: branch.run})
         catalog.close()
         failpoint("ops.appended")
 
-    def _rows(self, name: str) -> list[Row]:
-        rows: list[Row] = getattr(self, name.removeprefix("ops."))
+    def _rows(self, name: str) -> list[Row] | pa.Table | None:
+        rows: list[Row] | pa.Table | None = getattr(self, name.removeprefix("ops."))
         return rows
+
+    def _arrow(self, name: str) -> pa.Table:
+        import pyarrow as pa
+
+        rows, schema = self._rows(name), _arrow_schema(name)
+        if isinstance(rows, pa.Table):
+            return rows.select(schema.names).cast(schema)
+        return pa.Table.from_pylist(rows or [], schema=schema)
 
 
 def open_catalog(branch: Branch) -> SqlCatalog:
@@ -167,12 +184,11 @@ def _schema(name: str) -> Any:
     )
 
 
-def _arrow(name: str, rows: list[Row]) -> pa.Table:
+def _arrow_schema(name: str) -> pa.Schema:
     import pyarrow as pa
 
     types = {"string": pa.string(), "long": pa.int64(), "double": pa.float64(), "timestamp": pa.timestamp("us", "UTC")}
-    schema = pa.schema([(column, types[kind]) for column, (kind, _) in TABLES[name].items()])
-    return pa.Table.from_pylist(rows, schema=schema)
+    return pa.schema([(column, types[kind]) for column, (kind, _) in TABLES[name].items()])
 
 
 def at(ms: int) -> dt.datetime:

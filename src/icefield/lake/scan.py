@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import duckdb
+    import pyarrow as pa
 
     from icefield.lake.embedded import EmbeddedLake
     from icefield.plan import Range
@@ -119,16 +120,38 @@ def taken_files(lake: EmbeddedLake, table: str) -> Sequence[TakenFile]:
     )
 
 
-def repairs(lake: EmbeddedLake, table: str) -> tuple[Repair, ...]:
-    """What people decided about a table's quarantine, in order."""
+def repairs(lake: EmbeddedLake, table: str) -> dict[int, Repair]:
+    """What people decided about a table's quarantine, by number, in order."""
     location = lake.pointers().get("ops.repairs")
     if location is None:
-        return ()
+        return {}
     with reading(location), connect() as db:
         rows = db.execute(
-            f'SELECT kind, condition, assign, reason FROM {scan(location)} WHERE "table" = ? ORDER BY number', [table]
+            f'SELECT number, kind, condition, assign, reason FROM {scan(location)} WHERE "table" = ? ORDER BY number',
+            [table],
         ).fetchall()
-    return tuple(
-        Repair(table=table, kind=kind, where=where, assign=tuple(map(tuple, json.loads(assign))), reason=reason)
-        for kind, where, assign, reason in rows
+    return {
+        number: Repair(table=table, kind=kind, where=where, assign=tuple(map(tuple, json.loads(assign))), reason=reason)
+        for number, kind, where, assign, reason in rows
+    }
+
+
+def repaired(lake: EmbeddedLake, table: str) -> pa.Table | None:
+    """The rows that these decisions are about, as number, arrival and line; None where there are none.
+
+    A file that was corrected since has other rows in these lines.
+    """
+    known = lake.pointers()
+    if "ops.repaired" not in known or "ops.files" not in known:
+        return None
+    content = (
+        f'SELECT arrival, arg_max(sha256, sequence) AS sha256 FROM {scan(known["ops.files"])} WHERE "table" = $1'
+        " GROUP BY arrival"
     )
+    with connect() as db:
+        db.execute(
+            f"SELECT number, arrival, line FROM {scan(known['ops.repaired'])} JOIN ({content}) USING (arrival, sha256)"
+            ' WHERE "table" = $1',
+            [table],
+        )
+        return db.to_arrow_table()

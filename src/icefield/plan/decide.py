@@ -74,7 +74,7 @@ def decide(
         return _everything(node, "build", "first run", inputs, arrivals)
     if due := _rebuild_reason(node, state, inputs, arrivals, wishes):
         if node.source is not None and arrivals is not None:
-            _require_files(node, arrivals, due)
+            _require_files(node, arrivals, due, replay=node.name in wishes.replay)
         return _everything(node, "rebuild", due, inputs, arrivals)
     moved = [name for name in node.inputs if not _stands_at(state, inputs[name])]
     if not isinstance(node.refresh, Append | Keyed):
@@ -200,19 +200,25 @@ def _refuse_changed_files(node: Node, arrivals: Arrivals) -> None:
         )
 
 
-def _require_files(node: Node, arrivals: Arrivals, due: str) -> None:
+def _require_files(node: Node, arrivals: Arrivals, due: str, *, replay: bool) -> None:
     """A rebuild must read what was read before; a correction is read only where the author said `replace`."""
+    # A replay has nothing to accept: it cannot be done without the files, and until then its rows just wait.
+    otherwise = (
+        "and try again: a replay or discard reads all files of its table; the rows wait as they are until then"
+        if replay
+        else f"or keep the rows as they are: icefield run --accept {node.name}"
+    )
     if arrivals.changed and _policy(node) == "ignore":
         raise FileChanged(
             f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.changed)} has other content than was taken in",
             where=f"{node.name}, {node.location}",
-            remedy=f"bring the old content back, or keep the rows as they are: icefield run --accept {node.name}",
+            remedy=f"bring the old content back, {otherwise}",
         )
     if arrivals.missing:
         raise FileMissing(
             f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.missing)}, once taken in, is not there",
             where=f"{node.name}, {node.location}",
-            remedy=f"bring the files back, or keep the rows as they are: icefield run --accept {node.name}",
+            remedy=f"bring the files back, {otherwise}",
         )
 
 

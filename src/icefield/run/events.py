@@ -59,19 +59,42 @@ class RunOvertaken:
     tables: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What became of the waiting rows that a replay or discard was about.
+
+    `unreadable` are lines that could not be read, where values were to be set: they have none. They wait as well.
+    """
+
+    table: str
+    kind: Literal["replay", "discard"]
+    matched: int
+    unreadable: int = 0
+    waiting: int = 0
+
+    @property
+    def moved(self) -> int:
+        """Rows that no longer wait."""
+        return self.matched - self.waiting
+
+
 Event = PhaseStarted | TableStarted | TableOutcome | RunOvertaken
 Listener = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """A run, told from its end. Status `nothing new`: no run took place."""
+    """A run, told from its end. Status `nothing new`: no run took place.
+
+    `replayed` tells of a quarantine that was replayed; where no row matched there, no run took place either.
+    """
 
     run: str
     status: Literal["published", "failed", "nothing new"]
     plan: Plan
     tables: tuple[TableOutcome, ...] = ()
     checks: tuple[CheckResult, ...] = ()
+    replayed: tuple[Replayed, ...] = ()
     seconds: float = 0.0
     phases: Mapping[str, float] = field(default_factory=dict)
     published_ms: int | None = None

@@ -12,6 +12,8 @@ from icefield.lake.ops import Journal, at
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
+
     from icefield.engine.audit import CheckResult
     from icefield.engine.stage import Staged
     from icefield.graph.state import Repair
@@ -27,7 +29,8 @@ def of_run(
     staged: Mapping[str, Staged],
     outcomes: Mapping[str, TableOutcome],
     checks: Sequence[CheckResult],
-    repairs: Mapping[Repair, int],
+    repairs: Sequence[tuple[int, Repair]],
+    repaired: pa.Table | None,
 ) -> Journal:
     """The rows of a run that is about to be published."""
     row = _run_row(run, project, selection, started_ms, "published")
@@ -39,7 +42,8 @@ def of_run(
         table_runs=[{**_table_row(run, outcome), **_version(staged.get(name))} for name, outcome in outcomes.items()],
         checks=[_check_row(run, result) for result in checks],
         files=[_file_row(file) for one in staged.values() for file in one.files],
-        repairs=[_repair_row(run, repair, number, started_ms) for repair, number in repairs.items()],
+        repairs=[_repair_row(run, repair, number, started_ms) for number, repair in repairs],
+        repaired=repaired,
     )
 
 

@@ -16,12 +16,19 @@ from icefield.failpoint import FailpointError, failpoint
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, BranchNames, new_branch_name
 from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
-from icefield.lake.scan import repairs
 from icefield.plan import Plan, Step, Wishes, decide
 from icefield.run import journal
 from icefield.run.events import PhaseStarted, RunOvertaken, RunResult, TableOutcome, TableStarted, silent
 from icefield.run.failures import as_users_error, check_failed
 from icefield.run.planning import plan_project, rows_at_stake, selected
+from icefield.run.replaying import (
+    NothingToReplay,
+    Replay,
+    Replaying,
+    decided_before,
+    require_waiting_rows,
+    wanted_replays,
+)
 from icefield.run.schedule import Later, Schedule
 
 if TYPE_CHECKING:
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from icefield.graph.state import Repair, TableState
     from icefield.lake.ops import Journal
     from icefield.project import Project
-    from icefield.run.events import Listener, Phase, Status
+    from icefield.run.events import Listener, Phase, Replayed, Status
 
 #: Tables staged at the same time. More than this only makes Spark's jobs wait for one another.
 WORKERS = 4
@@ -67,6 +74,11 @@ class Order:
         replay = frozenset((*self.replay, *(repair.table for repair in self.repairs)))
         return Wishes(full_refresh=self.full_refresh, accept=frozenset(self.accept), replay=replay)
 
+    @property
+    def replays(self) -> tuple[Replay, ...]:
+        """The quarantines to replay, and how."""
+        return wanted_replays(self.replay, self.repairs)
+
 
 def run_project(project: Project, order: Order | None = None, listener: Listener = silent) -> RunResult:
     """Takes in what has arrived, refreshes what it touches, checks it, and publishes it as one version of the lake."""
@@ -95,6 +107,8 @@ class Run:
     checks: list[CheckResult] = field(default_factory=list)
     phases: dict[str, float] = field(default_factory=dict)
     failures: dict[str, BaseException] = field(default_factory=dict)
+    replaying: Replaying = field(default_factory=Replaying)
+    replayed: tuple[Replayed, ...] = ()
     staging: bool = False
     told: Phase = "start"
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -106,6 +120,13 @@ class Run:
 
     def carry_out(self) -> RunResult:
         begun = time.monotonic()
+        try:
+            return self._carry_out(begun)
+        except NothingToReplay as nothing:
+            plan, seconds = Plan(steps=()), time.monotonic() - begun
+            return RunResult(run="", status="nothing new", plan=plan, replayed=nothing.replayed, seconds=seconds)
+
+    def _carry_out(self, begun: float) -> RunResult:
         with self._phase("plan"):
             self.lake.require_in_place()
             self.lake.clear_dead()
@@ -114,6 +135,7 @@ class Run:
                     _record(self.lake, journal.of_deaths(self.project.name, deaths), deaths)
             pointers = self.lake.pointers()
             self.states = self.lake.states(pointers)
+            require_waiting_rows(self.order.replays, self.states)
             selection = selected(self.project, self.order.select, self.order.exclude)
             plan = plan_project(self.project, self.lake, self.states, selection=selection, wishes=self.order.wishes)
         if not plan.work:
@@ -124,7 +146,7 @@ class Run:
             if branch.base != pointers:
                 raise Overtaken(sorted(set(branch.base) ^ set(pointers)) or ["the lake"])
             published_ms = self._work(branch, plan)
-        except Overtaken:
+        except (Overtaken, NothingToReplay):
             branch.abandon()
             _names.give_back(self.lake.root, branch.name)
             raise
@@ -151,8 +173,9 @@ class Run:
                 readers.shutdown(cancel_futures=True)
         with self._phase("audit"):
             self._audit(stage)
+            self.replayed = self.replaying.tell(stage.tables, self.staged)
         with self._phase("publish"):
-            return self._publish(branch)
+            return self._publish(branch, plan)
 
     # -- start: Spark, the author's functions and PyIceberg come up side by side, and files are read meanwhile
 
@@ -190,6 +213,8 @@ class Run:
         for repair in self.order.repairs:
             require_repair(spark, graph[repair.table], derived.schemas, repair)
         tables = Tables(spark, branch)
+        self.replaying.decided = decided_before(self.lake, self.states)
+        self.replaying.find(self.order.replays, tables, graph, derived, receiver.scratch)
         return Stage(
             tables=tables,
             root=self.project.root,
@@ -202,7 +227,7 @@ class Run:
             started_ms=self.started_ms,
             receiver=receiver,
             received=received,
-            repairs=self._repairs(),
+            decided=self.replaying.decided,
             remake=self.order.full_refresh,
         )
 
@@ -222,13 +247,6 @@ class Run:
         graph = self.project.graph
         known = [step for step in plan.work if step.known and graph[step.table].source is not None]
         return {step.table: Later(partial(receiver.receive, graph[step.table], step)) for step in known}
-
-    def _repairs(self) -> dict[str, tuple[Repair, ...]]:
-        """What was decided about quarantines before, and what this run adds."""
-        recorded = {name: repairs(self.lake, name) for name, state in self.states.items() if state.repairs}
-        for repair in self.order.repairs:
-            recorded[repair.table] = (*recorded.get(repair.table, ()), repair)
-        return recorded
 
     # -- stage
 
@@ -357,7 +375,7 @@ class Run:
 
     # -- publish
 
-    def _publish(self, branch: Branch) -> int | None:
+    def _publish(self, branch: Branch, plan: Plan) -> int | None:
         if not self.staged:
             return None
         tables: dict[str, dict[str, str]] = {}
@@ -374,7 +392,8 @@ class Run:
             staged=self.staged,
             outcomes=self.outcomes,
             checks=self.checks,
-            repairs={repair: self.states[repair.table].repairs for repair in self.order.repairs},
+            repairs=self.replaying.records(self.staged),
+            repaired=self.replaying.rows(self.staged, plan),
         )
         return branch.publish(tables, written)
 
@@ -426,6 +445,7 @@ class Run:
             plan=plan,
             tables=tuple(self.outcomes[step.table] for step in plan.work if step.table in self.outcomes),
             checks=tuple(self.checks),
+            replayed=self.replayed if status == "published" else (),
             seconds=time.monotonic() - begun,
             phases=self.phases,
             published_ms=published_ms,

@@ -1,0 +1,149 @@
+"""Replays and discards: which waiting rows they are about, what later runs are to know of it, what became of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from icefield.graph import quarantine_of
+from icefield.lake.scan import repaired, repairs
+from icefield.run.events import Replayed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from icefield.engine.analyse import Derived
+    from icefield.engine.repair import Decided
+    from icefield.engine.tables import Tables
+    from icefield.engine.waiting import Waiting
+    from icefield.graph import Graph
+    from icefield.graph.state import Repair, TableState
+    from icefield.lake.embedded import EmbeddedLake
+    from icefield.plan import Plan
+
+
+class NothingToReplay(Exception):
+    """No waiting row matches, or none that anything can be done about."""
+
+    def __init__(self, replayed: tuple[Replayed, ...]) -> None:
+        super().__init__("no waiting row matches")
+        self.replayed = replayed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """One quarantine that a run was asked to replay; without a repair its rows are only checked again."""
+
+    table: str
+    repair: Repair | None
+
+    def told(self, waiting: Waiting | None, still: int) -> Replayed:
+        """What became of the rows; `still` of those that something could be done about wait on."""
+        kind = self.repair.kind if self.repair is not None else "replay"
+        if waiting is None:
+            return Replayed(table=self.table, kind=kind, matched=0)
+        matched, unreadable = waiting.matched, waiting.unreadable
+        return Replayed(table=self.table, kind=kind, matched=matched, unreadable=unreadable, waiting=still + unreadable)
+
+
+def wanted_replays(tables: Collection[str], repairs: Collection[Repair]) -> tuple[Replay, ...]:
+    """What is to be replayed: each table with the repairs for it, or as it is."""
+    repaired_tables = {repair.table for repair in repairs}
+    plain = [Replay(table=table, repair=None) for table in tables if table not in repaired_tables]
+    return (*plain, *(Replay(table=repair.table, repair=repair) for repair in repairs))
+
+
+def require_waiting_rows(replays: Collection[Replay], states: Mapping[str, TableState]) -> None:
+    """Ends it where no row waits at all; told by metadata alone, before anything is started."""
+    waiting = [states[name].rows for replay in replays if (name := quarantine_of(replay.table)) in states]
+    if replays and not any(waiting):
+        raise NothingToReplay(tuple(replay.told(None, 0) for replay in replays))
+
+
+def decided_before(lake: EmbeddedLake, states: Mapping[str, TableState]) -> dict[str, Decided]:
+    """What was decided about quarantines by earlier runs."""
+    from icefield.engine.repair import Decided  # noqa: PLC0415 - real runs only
+
+    found = {}
+    for name, state in states.items():
+        if state.repairs:
+            rows = repaired(lake, name)
+            known = repairs(lake, name)
+            found[name] = Decided(repairs=known) if rows is None else Decided(repairs=known, rows=rows)
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Replaying:
+    """The replays of one run, from the rows they find waiting to what became of these."""
+
+    waiting: dict[Replay, Waiting] = field(default_factory=dict)
+    decided: dict[str, Decided] = field(default_factory=dict)
+    numbers: dict[Replay, int] = field(default_factory=dict)
+
+    def find(
+        self,
+        replays: Collection[Replay],
+        tables: Tables,
+        graph: Graph,
+        derived: Derived,
+        scratch: Path,
+    ) -> None:
+        """Finds the rows that each is about; ends it where there are none, before anything is rebuilt.
+
+        Conditions are Spark SQL, and only Spark can tell what they mean.
+        """
+        from icefield.engine.repair import Decided  # noqa: PLC0415
+        from icefield.engine.waiting import waiting  # noqa: PLC0415
+
+        for number, replay in enumerate(replays):
+            node, place = graph[replay.table], scratch / replay.table / f"replay-{number}"
+            self.waiting[replay] = waiting(tables, node, derived.schemas[node.name], replay.repair, place)
+        if replays and not any(found.rows.num_rows for found in self.waiting.values()):
+            raise NothingToReplay(tuple(replay.told(found, 0) for replay, found in self.waiting.items()))
+        for replay, found in self.waiting.items():
+            if replay.repair is not None and found.rows.num_rows:
+                before = self.decided.get(replay.table) or Decided(repairs={})
+                self.numbers[replay] = before.next_number()
+                self.decided[replay.table] = before.plus(replay.repair, found.rows)
+
+    def tell(self, tables: Tables, staged: Collection[str]) -> tuple[Replayed, ...]:
+        """What became of the rows, of all tables that were staged."""
+        from icefield.engine.waiting import still_waiting  # noqa: PLC0415
+
+        return tuple(
+            replay.told(found, still_waiting(tables, replay.table, found))
+            for replay, found in self.waiting.items()
+            if replay.table in staged
+        )
+
+    def records(self, staged: Collection[str]) -> list[tuple[int, Repair]]:
+        """What `ops.repairs` is to remember: each decision and its number."""
+        numbers = self.numbers.items()
+        return [(number, r.repair) for r, number in numbers if r.repair is not None and r.table in staged]
+
+    def rows(self, staged: Collection[str], plan: Plan) -> pa.Table | None:
+        """What `ops.repaired` is to remember: the rows that the decisions are about."""
+        import pyarrow as pa
+
+        from icefield.engine.origin import ARRIVAL, ROW  # noqa: PLC0415
+
+        found = []
+        for replay, number in self.numbers.items():
+            step = plan.step(replay.table)
+            if replay.table not in staged or step is None or step.arrivals is None:
+                continue
+            digests = {file.order: file.sha256 for file in step.arrivals.taken}
+            about = self.waiting[replay].rows
+            one = {
+                "table": pa.array([replay.table] * about.num_rows),
+                "number": pa.array([number] * about.num_rows, pa.int64()),
+                "arrival": about[ARRIVAL],
+                "line": about[ROW],
+                "sha256": pa.array([digests[arrival] for arrival in about[ARRIVAL].to_pylist()]),
+            }
+            found.append(pa.table(one))
+        return pa.concat_tables(found) if found else None
