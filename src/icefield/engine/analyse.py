@@ -14,6 +14,7 @@ from icefield.engine.origin import IDENTITY, ORIGIN
 from icefield.engine.promises import finished, measured, require_keys
 from icefield.engine.quality import splitting
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, OriginLost
+from icefield.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +49,7 @@ def derive_schemas(
     found = Derived()
     outputs: dict[str, DataFrame] = {}
     for name in graph.order:
+        stop_if_asked()
         node = graph[name]
         output = _call_empty(spark, node, functions[name], found.schemas)
         if isinstance(node.refresh, Accumulate):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.errors import IcefieldError, Interrupted, Overtaken, RunCleared
 from icefield.failpoint import FailpointError, failpoint
+from icefield.interrupt import asked, stop_if_asked, tidying
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, BranchNames, new_branch_name
 from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
@@ -25,7 +26,7 @@ from icefield.run.planning import plan_project, rows_at_stake, selected
 from icefield.run.schedule import Later, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from concurrent.futures import Future
 
     from icefield.engine.audit import CheckResult
@@ -119,6 +120,10 @@ class _Run:
         if not plan.work:
             return RunResult(run="", status="nothing new", plan=plan, seconds=time.monotonic() - begun)
         self.lake.create()
+        with tidying("Nothing was published, the lake is as it was; the next run clears what this one left."):
+            return self._on_a_branch(plan, pointers, begun)
+
+    def _on_a_branch(self, plan: Plan, pointers: Mapping[str, str], begun: float) -> RunResult:
         branch = Branch(self.lake, _names.take(self.lake.root), self.run)
         try:
             if branch.base != pointers:
@@ -151,7 +156,7 @@ class _Run:
                 readers.shutdown(cancel_futures=True)
         with self._phase("audit"):
             self._audit(stage)
-        with self._phase("publish"):
+        with self._phase("publish"), tidying("It was about to publish: `icefield ls` tells whether it did."):
             return self._publish(branch)
 
     # -- start: Spark, the author's functions and PyIceberg come up side by side, and files are read meanwhile
@@ -174,7 +179,9 @@ class _Run:
             root=self.project.root, started_ms=self.started_ms, zone=zone, scratch=folder / "scratch", pool=readers
         )
         received = self._begin_reading(receiver, plan)
+        stop_if_asked()
         import_pyspark()
+        stop_if_asked()
 
         from icefield.engine.analyse import derive_schemas, require_repair  # noqa: PLC0415
         from icefield.engine.stage import Stage  # noqa: PLC0415
@@ -380,7 +387,7 @@ class _Run:
 
     def _failed(self, branch: Branch, plan: Plan, error: BaseException, begun: float) -> RunResult:
         """The published lake stays as it was; the failure itself is recorded by a commit of its own."""
-        interrupted = isinstance(error, KeyboardInterrupt)
+        interrupted = isinstance(error, KeyboardInterrupt) or asked()  # what breaks on the way out is no news
         if interrupted:
             done = self.lake.published(self.run)
             told = "everything was published before" if done else "nothing was published; run again when you like"
@@ -396,7 +403,8 @@ class _Run:
                 self.outcomes[name] = replace(outcome, status="abandoned")
         told = str(error)
         try:
-            if not isinstance(error, RunCleared) and not self.lake.published(self.run):
+            begun_to_work = self.staging or not interrupted  # else there is nothing to tell, and to import for it
+            if begun_to_work and not isinstance(error, RunCleared) and not self.lake.published(self.run):
                 self._record_failure(told)  # the end of a cleared run is noted by whoever cleared it
         except Exception as unrecorded:  # why it failed matters more than why that could not be recorded
             told = f"{told}\n  and this could not be recorded: {unrecorded}"
@@ -448,6 +456,7 @@ class _Phase:
     begun: float = 0.0
 
     def __enter__(self) -> None:
+        stop_if_asked()
         self.begun = time.monotonic()
         self.run.listener(PhaseStarted(phase=self.name, plan=self.plan))
 
