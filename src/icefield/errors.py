@@ -105,7 +105,7 @@ class UnknownTable(DeclarationError):
 
 
 class ColumnAtLoad(DeclarationError):
-    """A Spark Column built while the project loads, when there is no Spark yet."""
+    """A Spark Column, or a UDF with its type as text, made while the project loads, when there is no Spark yet."""
 
     code = "ICE-111"
 
@@ -117,7 +117,7 @@ class InvalidSetting(DeclarationError):
 
 
 class BadFunction(DeclarationError):
-    """A table's function does not fit the columns of its inputs."""
+    """A table's function does not fit the columns of its inputs, or raises an error."""
 
     code = "ICE-120"
 

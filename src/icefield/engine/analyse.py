@@ -9,15 +9,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from icefield.declare import Accumulate, ExpectTable, Reconciles, References, format_columns
+from icefield.engine.author import is_sparks, line_of, told
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN
 from icefield.engine.promises import finished, measured, require_keys
 from icefield.engine.quality import splitting
-from icefield.errors import BadFunction, BadPredicate, ContractBroken, OriginLost
+from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost
 from icefield.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -41,6 +43,7 @@ class Derived:
 
 def derive_schemas(
     spark: SparkSession,
+    root: Path,
     graph: Graph,
     functions: Mapping[str, Callable[..., Any]],
     finishes: Mapping[str, Callable[..., Any]],
@@ -51,11 +54,11 @@ def derive_schemas(
     for name in graph.order:
         stop_if_asked()
         node = graph[name]
-        output = _call_empty(spark, node, functions[name], found.schemas)
+        output = _call_empty(spark, root, node, functions[name], found.schemas)
         if isinstance(node.refresh, Accumulate):
             found.measures[name] = measured(node, output)
             if name in finishes:
-                output, whole = finished(spark, node, finishes[name], found.measures[name])
+                output, whole = finished(spark, root, node, finishes[name], found.measures[name])
             else:
                 whole = True
             if splitting(node)[0] or not whole:  # what is shown does not tell all the measures
@@ -76,16 +79,19 @@ def visible(frame: DataFrame) -> DataFrame:
 
 
 def _call_empty(
-    spark: SparkSession, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]
+    spark: SparkSession, root: Path, node: Node, function: Callable[..., Any], schemas: Mapping[str, StructType]
 ) -> DataFrame:
     try:
         output = function(**_empty_inputs(spark, node, schemas))
         columns = getattr(output, "columns", None)
-    except PySparkException as error:
+    except IcefieldError:
+        raise
+    except Exception as error:
+        what = "does not fit its inputs:" if is_sparks(error) else "raised"
         raise BadFunction(
-            f"the function of {node.name} does not fit its inputs: {first_line(error)}",
-            where=str(node.location),
-            remedy="correct the column or expression that Spark names; the function was called with empty inputs",
+            f"the function of {node.name} {what} {told(error)}",
+            where=line_of(error, root) or str(node.location),
+            remedy="correct what it names; the function was called with empty inputs, to learn its columns",
         ) from error
     if columns is None:
         raise BadFunction(
@@ -190,13 +196,13 @@ def require_repair(spark: SparkSession, node: Node, schemas: Mapping[str, Struct
         unknown = [name for name, _ in repair.assign if name not in shown.columns]
         _ = shown.where(repair.where).selectExpr("1", *(value for _, value in repair.assign)).schema
     except PySparkException as error:
-        unknown, told = [], first_line(error)
+        unknown, problem = [], first_line(error)
     else:
-        told = f"there is no column {', '.join(unknown)}"
+        problem = f"there is no column {', '.join(unknown)}"
         if not unknown:
             return
     raise BadPredicate(
-        f"the repair of {node.name} cannot be applied: {told}",
+        f"the repair of {node.name} cannot be applied: {problem}",
         where=f"{node.name}__quarantine",
         remedy="it is Spark SQL over the table's columns, `reasons` and `line`",
     )

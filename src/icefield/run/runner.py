@@ -193,7 +193,7 @@ class _Run:
         spark = session.result()
         add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
         graph = self.project.graph
-        derived = derive_schemas(spark, graph, functions, functions.finishes)
+        derived = derive_schemas(spark, self.project.root, graph, functions, functions.finishes)
         for repair in self.order.repairs:
             require_repair(spark, graph[repair.table], derived.schemas, repair)
         tables = Tables(spark, branch)
@@ -272,7 +272,7 @@ class _Run:
             staged = stage.carry_out(node, step, state, states)
             results = self._own_checks(stage, staged, state)
         except BaseException as error:
-            raise as_users_error(error, node.name, str(node.location), self._log()) from error
+            raise as_users_error(error, node.name, str(node.location), self._log(), self.project.root) from error
         if bad := [result for result in results if result.stops]:
             raise check_failed(bad, node.name, str(node.location), self.run)
         with self._guard:
