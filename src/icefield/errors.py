@@ -457,3 +457,16 @@ class WrongUsage(CommandError):
     """Options that cannot be given together, or a text where none can be read."""
 
     code = "ICE-809"
+
+
+class NotWritten(CommandError):
+    """A file or folder that a command is to make cannot be written."""
+
+    code = "ICE-810"
+
+    def __init__(self, path: object, error: OSError) -> None:
+        super().__init__(
+            f"{path} cannot be written: {error.strerror or error}",
+            where=str(error.filename or path),
+            remedy="name a folder that exists and that this user may write to",
+        )
