@@ -15,7 +15,10 @@ An error answers three questions: what happened, where, and what to do next.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class IcefieldError(Exception):
@@ -356,6 +359,12 @@ class RunError(IcefieldError):
     code = "ICE-700"
 
 
+def few(names: Sequence[str], most: int = 3) -> str:
+    """Some names and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 class Overtaken(RunError):
     """A table that the run wrote was published by someone else since the run began."""
 
@@ -363,7 +372,7 @@ class Overtaken(RunError):
 
     def __init__(self, tables: list[str]) -> None:
         super().__init__(
-            f"another run published {', '.join(tables)} first",
+            f"another run published {few(tables)} first",
             remedy="nothing was published by this run; run again, it starts from the new state",
         )
         self.tables = tuple(tables)

@@ -20,7 +20,7 @@ from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
 from icefield.lake.scan import repairs
 from icefield.plan import Plan, Step, Wishes, decide
 from icefield.run import journal
-from icefield.run.events import PhaseStarted, RunOvertaken, RunResult, TableOutcome, TableStarted, silent
+from icefield.run.events import PhaseStarted, RunBeside, RunOvertaken, RunResult, TableOutcome, TableStarted, silent
 from icefield.run.failures import as_users_error, check_failed
 from icefield.run.planning import plan_project, rows_at_stake, selected
 from icefield.run.schedule import Later, Schedule
@@ -74,11 +74,12 @@ def run_project(project: Project, order: Order | None = None, listener: Listener
     wanted = order or Order()
     for attempt in range(TRIES):
         try:
-            return _Run(project, wanted, listener).carry_out()
+            return _Run(project, wanted, listener, again=attempt > 0).carry_out()
         except Overtaken as overtaken:
+            declared = [table for table in overtaken.tables if table in project.graph] or ["the lake"]
             if attempt == TRIES - 1:
-                raise
-            listener(RunOvertaken(tables=overtaken.tables))
+                raise Overtaken(declared) from overtaken
+            listener(RunOvertaken(tables=tuple(declared)))
     raise AssertionError("unreachable")
 
 
@@ -87,6 +88,7 @@ class _Run:
     project: Project
     order: Order
     listener: Listener
+    again: bool = False
     lake: EmbeddedLake = field(init=False)
     run: str = field(init=False)
     started_ms: int = field(init=False)
@@ -119,6 +121,9 @@ class _Run:
             plan = plan_project(self.project, self.lake, self.states, selection=selection, wishes=self.order.wishes)
         if not plan.work:
             return RunResult(run="", status="nothing new", plan=plan, seconds=time.monotonic() - begun)
+        if not self.again:
+            for other in self.lake.open_runs():
+                self.listener(RunBeside(run=other.run, pid=other.pid, started_ms=other.started_ms))
         self.lake.create()
         with tidying("Nothing was published, the lake is as it was; the next run clears what this one left."):
             return self._on_a_branch(plan, pointers, begun)
