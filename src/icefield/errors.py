@@ -15,7 +15,10 @@ An error answers three questions: what happened, where, and what to do next.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class IcefieldError(Exception):
@@ -105,7 +108,7 @@ class UnknownTable(DeclarationError):
 
 
 class ColumnAtLoad(DeclarationError):
-    """A Spark Column built while the project loads, when there is no Spark yet."""
+    """A Spark Column, or a UDF with its type as text, made while the project loads, when there is no Spark yet."""
 
     code = "ICE-111"
 
@@ -117,7 +120,7 @@ class InvalidSetting(DeclarationError):
 
 
 class BadFunction(DeclarationError):
-    """A table's function does not fit the columns of its inputs."""
+    """A table's function does not fit the columns of its inputs, or raises an error."""
 
     code = "ICE-120"
 
@@ -362,6 +365,12 @@ class RunError(IcefieldError):
     code = "ICE-700"
 
 
+def few(names: Sequence[str], most: int = 3) -> str:
+    """Some names and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 class Overtaken(RunError):
     """A table that the run wrote was published by someone else since the run began."""
 
@@ -369,7 +378,7 @@ class Overtaken(RunError):
 
     def __init__(self, tables: list[str]) -> None:
         super().__init__(
-            f"another run published {', '.join(tables)} first",
+            f"another run published {few(tables)} first",
             remedy="nothing was published by this run; run again, it starts from the new state",
         )
         self.tables = tuple(tables)
@@ -463,3 +472,16 @@ class WrongUsage(CommandError):
     """Options that cannot be given together, or a text where none can be read."""
 
     code = "ICE-809"
+
+
+class NotWritten(CommandError):
+    """A file or folder that a command is to make cannot be written."""
+
+    code = "ICE-810"
+
+    def __init__(self, path: object, error: OSError) -> None:
+        super().__init__(
+            f"{path} cannot be written: {error.strerror or error}",
+            where=str(error.filename or path),
+            remedy="name a folder that exists and that this user may write to",
+        )

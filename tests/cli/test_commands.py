@@ -526,3 +526,25 @@ def test_nothing_heavy_is_imported(project: TinyProject, arguments: list[str]) -
     icefield("ls", "-p", str(project.root))  # so that the graph is cached
     where = [] if arguments == ["--help"] else ["-p", str(project.root)]
     assert imported([*arguments, *where]) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["init", "{}/no/project"],
+        ["init", "--from", "ecommerce", "{}/no/project"],
+        ["ls", "--svg", "{}/no/graph.svg"],
+        ["sql", "SELECT 1 AS one", "--out", "{}/no/one.parquet"],
+        ["sql", "SELECT 1 AS one", "--out", "{}/no/one.csv"],
+        ["sql", "SELECT 1 AS one", "--out", "{}/no/one.json"],
+    ],
+)
+def test_a_place_that_cannot_be_written_to_is_named(
+    published: TinyProject, tmp_path: Path, arguments: list[str]
+) -> None:
+    (tmp_path / "no").touch()  # a file where a folder would have to be: not even root can write there
+    at = [] if arguments[0] == "init" else ["-p", str(published.root)]
+    done = icefield(*(word.format(tmp_path) for word in arguments), *at)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error ICE-810 {tmp_path}/no/")
+    assert "next:  name a folder that exists" in done.err

@@ -11,7 +11,7 @@ import pytest
 from icefield.cli import output
 from icefield.cli.progress import showing
 from icefield.plan import Plan, Step
-from icefield.run.events import PhaseStarted, RunOvertaken, TableOutcome, TableStarted
+from icefield.run.events import PhaseStarted, RunBeside, RunOvertaken, TableOutcome, TableStarted
 
 PLAN = Plan(steps=(Step(table="bronze.a", action="build"), Step(table="gold.b", action="build")))
 EVENTS = [
@@ -31,6 +31,7 @@ EVENTS = [
     TableStarted(table="gold.b", action="build", reason="first run"),
     TableOutcome(table="gold.b", action="build", reason="", status="failed", error="ICE-601 ..."),
     RunOvertaken(tables=("bronze.a",)),
+    RunOvertaken(tables=("bronze.a", "silver.b", "gold.c", "gold.d", "gold.e")),
 ]
 
 
@@ -52,6 +53,7 @@ def test_a_log_gets_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> 
         "bronze.a  build  20,000 rows  3 quarantined  3.2 s",
         "gold.b  build  FAILED",
         "overtaken on bronze.a; planning again",
+        "overtaken on bronze.a, silver.b, gold.c and 2 more; planning again",
     ]
 
 
@@ -69,6 +71,17 @@ def test_a_phase_that_goes_on_is_told_once_and_again_after_the_run_was_overtaken
         "overtaken on a.b; planning again",
         "starting Spark",
     ]
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_another_run_on_the_lake_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], drawn: bool
+) -> None:
+    monkeypatch.setattr(output, "progress_is_drawn", lambda: drawn)
+    with showing() as listener:
+        listener(RunBeside(run="20260101T000000-aaaaaa", pid=42, started_ms=0))
+    told = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"another run \(20260101T000000-aaaaaa, since \d\d:00:00, pid 42\) is at work on this lake;", told)
 
 
 def test_a_terminal_gets_a_table_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

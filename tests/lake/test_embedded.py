@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from icefield.errors import IcefieldError, LakeMoved, LakeNotWritable, Overtaken
-from icefield.lake.embedded import KEEP_FAILED_SECONDS, EmbeddedLake
+from icefield.lake.branch import Branch
+from icefield.lake.embedded import KEEP_FAILED_SECONDS, RECORDER, EmbeddedLake, now_ms
 from lakes import new_lake, open_branch, publish, told, write
 from projects import NOBODY, SOURCES, Process, ask, rows_of, until, without_rights
 
@@ -51,6 +52,17 @@ def test_an_open_branch_is_alive_in_this_process_too(lake: EmbeddedLake) -> None
     assert lake.clear_dead() == []
     branch.abandon()
     assert not lake.alive(branch.name)
+
+
+def test_the_runs_at_work_on_a_lake_are_known_with_their_processes(lake: EmbeddedLake) -> None:
+    assert lake.open_runs() == []
+    branch, recorder = open_branch(lake, "20260101T000000-aaaaaa"), Branch(lake, f"{RECORDER}1", "other")
+    (found,) = lake.open_runs()
+    assert (found.run, found.pid) == (branch.run, os.getpid())
+    assert 0 <= now_ms() - found.started_ms < 60_000
+    branch.abandon()
+    recorder.abandon()
+    assert lake.open_runs() == []
 
 
 def test_a_killed_run_is_found_dead_and_its_files_are_reclaimed(lake: EmbeddedLake) -> None:

@@ -173,6 +173,17 @@ def test_a_spark_column_at_module_level_is_explained(write: Write) -> None:
     assert "inside of a function" in said
 
 
+def test_a_udf_with_its_type_as_text_at_module_level_is_told_with_the_ways_out(write: Write) -> None:
+    head = "from pyspark.sql import functions as F\nfrom pyspark.sql.types import IntegerType\n"
+    root = write(**{"t.py": f"{head}\nTYPED = F.udf(lambda v: v, IntegerType())\nTEXT = F.udf(lambda v: v, 'int')\n"})
+    code = "import sys; from icefield.project import open_project; open_project(sys.argv[1])"
+    said = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=False).stderr
+    told = said[said.rindex("ICE-111") :]
+    assert "a UDF whose type is given as text needs a Spark session" in told
+    assert "where: t.py:5" in told
+    assert "@F.udf(IntegerType())" in told
+
+
 def test_an_assertion_of_the_authors_own_is_not_taken_for_sparks(write: Write) -> None:
     with pytest.raises(ImportFailed, match="AssertionError: no good"):
         open_project(write(**{"t.py": "assert False, 'no good'\n"}))

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from icefield.project import open_project
+from icefield.run.events import Event, RunBeside
+from icefield.run.runner import run_project
 from projects import ORDERS, TinyProject, order, tiny, until
 
 pytestmark = pytest.mark.spark
@@ -93,7 +96,10 @@ def test_a_run_overtaken_by_another_is_planned_again(tmp_path: Path) -> None:
     project.land("a.csv", [order(1)])
     slow = project.spawn("publish.metadata-written=pause", script=ONCE)
     until(lambda: slow.stopped, what="the run pauses itself")
-    assert project.run().status == "published"
+    heard: list[Event] = []
+    assert run_project(open_project(project.root), listener=heard.append).status == "published"
+    (beside,) = [event for event in heard if isinstance(event, RunBeside)]
+    assert (beside.run, beside.pid) == (*project.lake.catalog.branches().values(), slow.popen.pid)
     slow.signal(signal.SIGCONT)
     assert slow.end().result["status"] == "nothing new"
     assert ids(project, "bronze.orders") == ids(project, "silver.sales") == Counter([1])

@@ -41,12 +41,13 @@ def init(
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise FolderInUse(f"{directory} is not empty", remedy="name a new folder: icefield init DIR")
     if reference is None:
-        _copy_starter(directory)
+        with output.writing(directory):
+            _copy_starter(directory)
         steps = ["icefield run", 'icefield sql "SELECT * FROM gold.visits_a_day"', *_testing()]
     else:
-        shutil.copytree(
-            _reference(reference), directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND)
-        )
+        project = _reference(reference)
+        with output.writing(directory):
+            shutil.copytree(project, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
         steps = [f"{_python()} generate.py --out landing --rows 38000 --days 9", "icefield run"]
     here = directory.resolve() == Path.cwd()
     output.line(f"A project is {'here' if here else f'in {directory}'}. Next:")

@@ -72,7 +72,8 @@ def _draw(graph: Graph, chosen: tuple[str, ...], file: Path) -> None:
     if str(file) == "-":
         output.line(picture.rstrip("\n"))
     else:
-        file.write_text(picture, encoding="utf-8")
+        with output.writing(file):
+            file.write_text(picture, encoding="utf-8")
         output.note(f"drawn: {file}")
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from icefield.errors import IcefieldError
+from icefield.errors import IcefieldError, NotWritten
 from icefield.lake.values import json_rows, json_text, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from rich.console import Console, RenderableType
     from rich.live import Live
@@ -30,6 +32,17 @@ class Column:
 
     name: str
     right: bool = False
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What is inside makes a file or folder that the user has named."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        raise NotWritten(path, problem) from problem
 
 
 def line(text: str = "") -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from icefield.cli import output
 from icefield.cli.output import Column
 from icefield.cli.wording import number, seconds
-from icefield.run.events import Event, PhaseStarted, RunOvertaken, TableOutcome, TableStarted
+from icefield.errors import few
+from icefield.run.events import Event, PhaseStarted, RunBeside, RunOvertaken, TableOutcome, TableStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,9 +87,19 @@ def _tell(event: Event) -> None:
             tried = "" if event.action == "none" else f"{event.action}  "
             output.note(f"{clock} {event.table}  {tried}{DONE[event.status]}")
         case RunOvertaken():
-            output.note(f"{clock} overtaken on {', '.join(event.tables)}; planning again")
+            output.note(f"{clock} overtaken on {few(event.tables)}; planning again")
+        case RunBeside():
+            _tell_of(event)
         case TableStarted():
             pass
+
+
+def _tell_of(other: RunBeside) -> None:
+    since = time.strftime("%H:%M:%S", time.localtime(other.started_ms / 1000))
+    output.note(
+        f"another run ({other.run}, since {since}, pid {other.pid}) is at work on this lake;"
+        " whoever publishes first wins, the other is planned again"
+    )
 
 
 @dataclass(slots=True)
@@ -115,6 +126,8 @@ class _Display:
                     self.outcomes[event.table] = event
                 case RunOvertaken():
                     self.started, self.outcomes = {}, {}
+                case RunBeside():
+                    _tell_of(event)
 
     def render(self) -> RenderableType:
         from rich.console import Group  # noqa: PLC0415 - only a terminal needs it

@@ -57,7 +57,8 @@ def sql(
 
 def _show(result: Result, out: Path | None, *, as_json: bool) -> None:
     if out is not None:
-        result.save(out)
+        with output.writing(out):
+            result.save(out)
         output.note(f"{plural(len(result), 'row')} written to {out}")
     elif as_json:
         output.rows_as_json(result.columns, result.rows())

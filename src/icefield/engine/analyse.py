@@ -9,14 +9,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from icefield.declare import Accumulate, Append, ExpectTable, Full, Reconciles, References, format_columns
+from icefield.engine.author import is_sparks, line_of, told
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN
 from icefield.engine.promises import finished, measured, require_exact, require_keys, require_rows_alone
 from icefield.engine.quality import splitting
-from icefield.errors import BadFunction, BadPredicate, ContractBroken, OriginLost
+from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost
+from icefield.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -40,6 +43,7 @@ class Derived:
 
 def derive_schemas(
     spark: SparkSession,
+    root: Path,
     graph: Graph,
     functions: Mapping[str, Callable[..., Any]],
     finishes: Mapping[str, Callable[..., Any]],
@@ -48,9 +52,10 @@ def derive_schemas(
     found = Derived()
     outputs: dict[str, DataFrame] = {}
     for name in graph.order:
+        stop_if_asked()
         node = graph[name]
         inputs = _empty_inputs(spark, node, found.schemas)
-        output = _call_empty(node, functions[name], inputs)
+        output = _call_empty(root, node, functions[name], inputs)
         if isinstance(node.refresh, Append):
             require_rows_alone(node, inputs, output)
         if not isinstance(node.refresh, Full):
@@ -58,7 +63,7 @@ def derive_schemas(
         if isinstance(node.refresh, Accumulate):
             found.measures[name] = measured(node, output)
             if name in finishes:
-                output, whole = finished(spark, node, finishes[name], found.measures[name])
+                output, whole = finished(spark, root, node, finishes[name], found.measures[name])
             else:
                 whole = True
             if splitting(node)[0] or not whole:  # what is shown does not tell all the measures
@@ -78,15 +83,18 @@ def visible(frame: DataFrame) -> DataFrame:
     return frame.select(*(f"`{column}`" for column in frame.columns if not column.startswith("_icefield")))
 
 
-def _call_empty(node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> DataFrame:
+def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> DataFrame:
     try:
         output = function(**inputs)
         columns = getattr(output, "columns", None)
-    except PySparkException as error:
+    except IcefieldError:
+        raise
+    except Exception as error:
+        what = "does not fit its inputs:" if is_sparks(error) else "raised"
         raise BadFunction(
-            f"the function of {node.name} does not fit its inputs: {first_line(error)}",
-            where=str(node.location),
-            remedy="correct the column or expression that Spark names; the function was called with empty inputs",
+            f"the function of {node.name} {what} {told(error)}",
+            where=line_of(error, root) or str(node.location),
+            remedy="correct what it names; the function was called with empty inputs, to learn its columns",
         ) from error
     if columns is None:
         raise BadFunction(
@@ -191,13 +199,13 @@ def require_repair(spark: SparkSession, node: Node, schemas: Mapping[str, Struct
         unknown = [name for name, _ in repair.assign if name not in shown.columns]
         _ = shown.where(repair.where).selectExpr("1", *(value for _, value in repair.assign)).schema
     except PySparkException as error:
-        unknown, told = [], first_line(error)
+        unknown, problem = [], first_line(error)
     else:
-        told = f"there is no column {', '.join(unknown)}"
+        problem = f"there is no column {', '.join(unknown)}"
         if not unknown:
             return
     raise BadPredicate(
-        f"the repair of {node.name} cannot be applied: {told}",
+        f"the repair of {node.name} cannot be applied: {problem}",
         where=f"{node.name}__quarantine",
         remedy="it is Spark SQL over the table's columns, `reasons` and `line`",
     )

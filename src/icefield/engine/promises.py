@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import DoubleType, FloatType
 
 from icefield.declare import Accumulate
+from icefield.engine.author import line_of, told
 from icefield.engine.frames import empty_frame
 from icefield.engine.keyed import key_of
 from icefield.engine.lineage import expressions, hands_through, leaves, steps_of, walk
@@ -15,6 +16,7 @@ from icefield.errors import BadFunction, KeyUnknown, NotExact, PromiseBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -178,17 +180,17 @@ def measured(node: Node, output: DataFrame) -> StructType:
 
 
 def finished(
-    spark: SparkSession, node: Node, finish: Callable[..., Any], measures: StructType
+    spark: SparkSession, root: Path, node: Node, finish: Callable[..., Any], measures: StructType
 ) -> tuple[DataFrame, bool]:
     """What `finish` makes of the measures, and whether all of them are still there to be read from it."""
     rows = empty_frame(spark, measures)
     try:
         output = finish(rows)
         steps = steps_of(output)
-    except (PySparkException, AttributeError) as error:
+    except Exception as error:
         raise BadFunction(
-            f"finish of {node.name} does not fit the measures: {str(error).splitlines()[0]}",
-            where=str(node.location),
+            f"finish of {node.name} does not fit the measures: {told(error)}",
+            where=line_of(error, root) or str(node.location),
             remedy=f"it is handed a DataFrame of {', '.join(measures.names)} and returns the table's columns",
         ) from error
     if other := [step for step in steps if step not in ("Project", "Filter", "SubqueryAlias")]:

@@ -142,7 +142,8 @@ def cores() -> int:
 
 
 def _start(conf: dict[str, str], log: Path, progress: Progress | None, effort: Effort) -> _Live:
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # every error it prints is raised as well
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True  # every error they print is raised as well
     _refuse_a_foreign_session()
     java = find_java()
     jars = ensure_jars(progress=progress)

@@ -10,6 +10,7 @@ import secrets
 import shutil
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,15 @@ KEEP_FAILED_SECONDS = 24 * 3600
 #: How the name of a branch begins that only adds to `ops.*`: it is no run.
 RECORDER = "record_"
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRun:
+    """A run whose process lives."""
+
+    run: str
+    pid: int
+    started_ms: int
 
 
 class EmbeddedLake:
@@ -112,6 +122,15 @@ class EmbeddedLake:
         finally:
             os.close(handle)
         return False
+
+    def open_runs(self) -> list[OpenRun]:
+        """The runs that are at work on this lake now."""
+        found = []
+        for branch, run in self.catalog.branches().items() if self.exists else ():
+            if not branch.startswith(RECORDER) and self.alive(branch):
+                told = self._told(branch)
+                found.append(OpenRun(run=run, pid=told.get("pid", 0), started_ms=told.get("started_ms", 0)))
+        return found
 
     def clear_dead(self) -> list[str]:
         """Clears every run whose process is gone, except a failed one that is kept for a look; says whom it found."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from icefield.declare import Table, collecting
 from icefield.errors import IcefieldError, ImportFailed
 from icefield.project.config import Config, table_files
-from icefield.project.meaning import column_at_load
+from icefield.project.meaning import column_at_load, udf_at_load
 from icefield.project.modules import Package
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def explaining(file: Path, root: Path) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as problem:
         where = _place(problem, file, root)
+        if _is_udf_of_a_type_as_text(problem):
+            raise udf_at_load(where) from problem
         if _is_column_without_spark(problem):
             raise column_at_load(where) from problem
         said = str(problem) if isinstance(problem, SyntaxError) else f"{type(problem).__name__}: {problem}"
@@ -80,6 +82,12 @@ def _is_column_without_spark(problem: BaseException) -> bool:
     frames = traceback.extract_tb(problem.__traceback__)
     inside = bool(frames) and "pyspark" in Path(frames[-1].filename).parts
     return inside and (isinstance(problem, AssertionError) or NO_SESSION in str(problem))
+
+
+def _is_udf_of_a_type_as_text(problem: BaseException) -> bool:
+    """Spark alone reads a type that is given as text."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    return NO_SESSION in str(problem) and any(frame.name == "_parse_datatype_string" for frame in frames)
 
 
 def _place(problem: BaseException, file: Path, root: Path) -> str:

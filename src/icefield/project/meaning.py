@@ -224,6 +224,16 @@ def column_at_load(where: str) -> ColumnAtLoad:
     )
 
 
+def udf_at_load(where: str) -> ColumnAtLoad:
+    """The refusal of a UDF whose type is text, outside of a function, with the two ways out."""
+    return ColumnAtLoad(
+        "a UDF whose type is given as text needs a Spark session, and there is none while the project loads",
+        where=where,
+        remedy="give it a type of pyspark.sql.types, as in @F.udf(IntegerType()), or make the UDF inside of the table's"
+        " function",
+    )
+
+
 def _plain(value: object) -> object:
     """The function inside of a static method, class method or property."""
     if isinstance(value, staticmethod | classmethod):

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from icefield.errors import NoLake
+from icefield.interrupt import tidying
 from icefield.lake.catalog import LAKE
 from icefield.lake.embedded import EmbeddedLake, now_ms
 from icefield.project.cache import folder
+from icefield.run.schedule import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +32,11 @@ def check_project(
     project: Project, selection: Sequence[str], listener: Callable[[str], None] = lambda table: None
 ) -> list[CheckResult]:
     """The results of every check of the selected tables, each counted over all published rows."""
+    with tidying("Nothing was changed."):  # what Spark keeps in temporary files is removed as the process exits
+        return Later(lambda: _check(project, selection, listener)).result()
+
+
+def _check(project: Project, selection: Sequence[str], listener: Callable[[str], None]) -> list[CheckResult]:
     from icefield.engine.tables import quoted  # noqa: PLC0415 - pyspark, for those who check
 
     lake = EmbeddedLake(project.profile.lake)

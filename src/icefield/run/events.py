@@ -54,7 +54,7 @@ class TableOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOvertaken:
-    """Someone else published first; the run is planned again from the new state."""
+    """Someone else published these declared tables first; the run is planned again from the new state."""
 
     tables: tuple[str, ...]
 
@@ -78,7 +78,16 @@ class Replayed:
         return self.matched - self.waiting
 
 
-Event = PhaseStarted | TableStarted | TableOutcome | RunOvertaken
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBeside:
+    """Another run is at work on the same lake; whoever publishes first wins."""
+
+    run: str
+    pid: int
+    started_ms: int
+
+
+Event = PhaseStarted | TableStarted | TableOutcome | RunOvertaken | RunBeside
 Listener = Callable[[Event], None]
 
 

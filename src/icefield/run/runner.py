@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.errors import IcefieldError, Interrupted, Overtaken, RunCleared
 from icefield.failpoint import FailpointError, failpoint
+from icefield.interrupt import asked, stop_if_asked, tidying
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, BranchNames, new_branch_name
 from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
 from icefield.plan import Plan, Step, Wishes, decide
 from icefield.run import journal
-from icefield.run.events import PhaseStarted, RunOvertaken, RunResult, TableOutcome, TableStarted, silent
+from icefield.run.events import PhaseStarted, RunBeside, RunOvertaken, RunResult, TableOutcome, TableStarted, silent
 from icefield.run.failures import as_users_error, check_failed
 from icefield.run.planning import plan_project, rows_at_stake, selected
 from icefield.run.replaying import (
@@ -32,7 +33,7 @@ from icefield.run.replaying import (
 from icefield.run.schedule import Later, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from concurrent.futures import Future
 
     from icefield.engine.audit import CheckResult
@@ -85,11 +86,12 @@ def run_project(project: Project, order: Order | None = None, listener: Listener
     wanted = order or Order()
     for attempt in range(TRIES):
         try:
-            return Run(project, wanted, listener).carry_out()
+            return Run(project, wanted, listener, again=attempt > 0).carry_out()
         except Overtaken as overtaken:
+            declared = [table for table in overtaken.tables if table in project.graph] or ["the lake"]
             if attempt == TRIES - 1:
-                raise
-            listener(RunOvertaken(tables=overtaken.tables))
+                raise Overtaken(declared) from overtaken
+            listener(RunOvertaken(tables=tuple(declared)))
     raise AssertionError("unreachable")
 
 
@@ -98,6 +100,7 @@ class Run:
     project: Project
     order: Order
     listener: Listener
+    again: bool = False
     lake: EmbeddedLake = field(init=False)
     run: str = field(init=False)
     started_ms: int = field(init=False)
@@ -140,7 +143,14 @@ class Run:
             plan = plan_project(self.project, self.lake, self.states, selection=selection, wishes=self.order.wishes)
         if not plan.work:
             return RunResult(run="", status="nothing new", plan=plan, seconds=time.monotonic() - begun)
+        if not self.again:
+            for other in self.lake.open_runs():
+                self.listener(RunBeside(run=other.run, pid=other.pid, started_ms=other.started_ms))
         self.lake.create()
+        with tidying("Nothing was published, the lake is as it was; the next run clears what this one left."):
+            return self._on_a_branch(plan, pointers, begun)
+
+    def _on_a_branch(self, plan: Plan, pointers: Mapping[str, str], begun: float) -> RunResult:
         branch = Branch(self.lake, _names.take(self.lake.root), self.run)
         try:
             if branch.base != pointers:
@@ -174,7 +184,7 @@ class Run:
         with self._phase("audit"):
             self._audit(stage)
             self.replayed = self.replaying.tell(stage.tables, self.staged)
-        with self._phase("publish"):
+        with self._phase("publish"), tidying("It was about to publish: `icefield ls` tells whether it did."):
             return self._publish(branch, plan)
 
     # -- start: Spark, the author's functions and PyIceberg come up side by side, and files are read meanwhile
@@ -197,7 +207,9 @@ class Run:
             root=self.project.root, started_ms=self.started_ms, zone=zone, scratch=folder / "scratch", pool=readers
         )
         received = self._begin_reading(receiver, plan)
+        stop_if_asked()
         import_pyspark()
+        stop_if_asked()
 
         from icefield.engine.analyse import derive_schemas, require_repair  # noqa: PLC0415
         from icefield.engine.stage import Stage  # noqa: PLC0415
@@ -209,7 +221,7 @@ class Run:
         spark = session.result()
         add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
         graph = self.project.graph
-        derived = derive_schemas(spark, graph, functions, functions.finishes)
+        derived = derive_schemas(spark, self.project.root, graph, functions, functions.finishes)
         for repair in self.order.repairs:
             require_repair(spark, graph[repair.table], derived.schemas, repair)
         tables = Tables(spark, branch)
@@ -283,7 +295,7 @@ class Run:
             staged = stage.carry_out(node, step, state, states)
             results = self._own_checks(stage, staged, state)
         except BaseException as error:
-            raise as_users_error(error, node.name, str(node.location), self._log()) from error
+            raise as_users_error(error, node.name, str(node.location), self._log(), self.project.root) from error
         if bad := [result for result in results if result.stops]:
             raise check_failed(bad, node.name, str(node.location), self.run)
         with self._guard:
@@ -399,7 +411,7 @@ class Run:
 
     def _failed(self, branch: Branch, plan: Plan, error: BaseException, begun: float) -> RunResult:
         """The published lake stays as it was; the failure itself is recorded by a commit of its own."""
-        interrupted = isinstance(error, KeyboardInterrupt)
+        interrupted = isinstance(error, KeyboardInterrupt) or asked()  # what breaks on the way out is no news
         if interrupted:
             done = self.lake.published(self.run)
             told = "everything was published before" if done else "nothing was published; run again when you like"
@@ -415,7 +427,8 @@ class Run:
                 self.outcomes[name] = replace(outcome, status="abandoned")
         told = str(error)
         try:
-            if not isinstance(error, RunCleared) and not self.lake.published(self.run):
+            begun_to_work = self.staging or not interrupted  # else there is nothing to tell, and to import for it
+            if begun_to_work and not isinstance(error, RunCleared) and not self.lake.published(self.run):
                 self._record_failure(told)  # the end of a cleared run is noted by whoever cleared it
         except Exception as unrecorded:  # why it failed matters more than why that could not be recorded
             told = f"{told}\n  and this could not be recorded: {unrecorded}"
@@ -468,6 +481,7 @@ class _Phase:
     begun: float = 0.0
 
     def __enter__(self) -> None:
+        stop_if_asked()
         self.begun = time.monotonic()
         self.run.listener(PhaseStarted(phase=self.name, plan=self.plan))
 

@@ -6,11 +6,14 @@ import threading
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from icefield.interrupt import stop_if_asked
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Result = TypeVar("Result")
-#: How long to wait for work to end before it is told again to stop: it may just have begun its next job.
+#: How long to wait for work to end before looking whether it is to stop, or telling it so again: it may just have begun
+#: its next job.
 _PATIENCE_SECONDS = 0.2
 
 
@@ -40,7 +43,8 @@ class Schedule(Generic[Result]):
                         running[pool.submit(work, name)] = name
                     if not running:
                         return list(self._waiting)
-                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    stop_if_asked()
+                    for future in wait(running, _PATIENCE_SECONDS, return_when=FIRST_COMPLETED).done:
                         name = running.pop(future)
                         if not ended(name, future):
                             return [*self._stop(running), *self._waiting]
@@ -76,4 +80,6 @@ class Later(Generic[Result]):
 
     def result(self) -> Result:
         """What came of it, once it is there."""
+        while not wait([self._outcome], _PATIENCE_SECONDS).done:
+            stop_if_asked()
         return self._outcome.result()
