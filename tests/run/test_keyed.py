@@ -228,6 +228,11 @@ REFUSED = {
         PromiseBroken, "n is neither key nor measure", "accumulate('customer', s='sum')",
         "orders.groupBy('customer').agg(F.sum('amount').alias('s'), F.count('*').alias('n'))",
     ),
+    "accumulate() of a join": (
+        PromiseBroken, "joins rows of two inputs", "accumulate('customer', s='sum')",
+        "orders.join(orders.select(F.col('id').alias('i')), F.expr('id = i')).groupBy('customer')"
+        ".agg(F.sum('amount').alias('s'))",
+    ),
     "a key that the input does not have": (
         KeyUnknown, "do not tell", "by_key('day')", "orders.withColumn('day', F.to_date('at'))",
     ),

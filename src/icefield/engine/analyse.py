@@ -12,13 +12,14 @@ from icefield.declare import Accumulate, Append, ExpectTable, Full, Reconciles, 
 from icefield.engine.author import is_sparks, line_of, told
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN
-from icefield.engine.promises import finished, measured, require_exact, require_keys, require_rows_alone
+from icefield.engine.promises import finished, measured, require_exact, require_keys, require_rows_alone, require_united
+from icefield.engine.proof import is_proven
 from icefield.engine.quality import splitting
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost
 from icefield.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -33,12 +34,18 @@ if TYPE_CHECKING:
 class Derived:
     """What the functions of a project give: columns, without icefield's own.
 
-    `measures` are those of accumulating tables before `finish`; `apart` are the tables that need them kept beside.
+    `measures` are those of accumulating tables before `finish`; `apart` are the tables that need them kept beside;
+    `calls` are empty inputs and what each keyed function made of them.
     """
 
     schemas: dict[str, StructType] = field(default_factory=dict)
     measures: dict[str, StructType] = field(default_factory=dict)
     apart: set[str] = field(default_factory=set)
+    calls: dict[str, tuple[dict[str, DataFrame], DataFrame]] = field(default_factory=dict)
+
+    def is_proven(self, node: Node) -> bool:
+        """Whether a keyed table's promise needs no trial."""
+        return is_proven(node, *self.calls[node.name])
 
 
 def derive_schemas(
@@ -47,8 +54,12 @@ def derive_schemas(
     graph: Graph,
     functions: Mapping[str, Callable[..., Any]],
     finishes: Mapping[str, Callable[..., Any]],
+    settled: Container[str] = (),
 ) -> Derived:
-    """The columns of every table; whatever its function, checks and refresh cannot mean is refused."""
+    """The columns of every table; whatever its function, checks and refresh cannot mean is refused.
+
+    `settled` are tables that were built with the code as it is: their promises were looked at then.
+    """
     found = Derived()
     outputs: dict[str, DataFrame] = {}
     for name in graph.order:
@@ -56,10 +67,10 @@ def derive_schemas(
         node = graph[name]
         inputs = _empty_inputs(spark, node, found.schemas)
         output = _call_empty(root, node, functions[name], inputs)
-        if isinstance(node.refresh, Append):
-            require_rows_alone(node, inputs, output)
-        if not isinstance(node.refresh, Full):
-            require_exact(node, output)
+        if name not in settled:
+            _require_promise(node, inputs, output)
+        if node.keys:
+            found.calls[name] = (inputs, output)
         if isinstance(node.refresh, Accumulate):
             found.measures[name] = measured(node, output)
             if name in finishes:
@@ -71,11 +82,20 @@ def derive_schemas(
         outputs[name] = output
         found.schemas[name] = visible(output).schema
         _require_contract(node, found.schemas[name])
-        if node.keys:
-            require_keys(spark, node, found.schemas)
+        if node.keys and name not in settled:
+            require_keys(node, inputs, found.schemas)
     for name, output in outputs.items():
         _require_checks(spark, graph[name], output, found.schemas)
     return found
+
+
+def _require_promise(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
+    if isinstance(node.refresh, Append):
+        require_rows_alone(node, inputs, output)
+    if isinstance(node.refresh, Accumulate):
+        require_united(node, inputs, output)
+    if not isinstance(node.refresh, Full):
+        require_exact(node, output)
 
 
 def visible(frame: DataFrame) -> DataFrame:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from icefield.engine.tables import quoted, text
@@ -24,7 +23,10 @@ def empty_frame(spark: SparkSession, schema: StructType | str) -> DataFrame:
     """A frame with these columns and no rows."""
     columns = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     assert isinstance(columns, StructType)
-    return spark.range(0).select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in columns))
+    # As text: a call to Java for each column would take longer than all of the analysis.
+    return spark.range(0).selectExpr(
+        *(f"CAST(NULL AS {f.dataType.simpleString()}) AS {quoted(f.name)}" for f in columns)
+    )
 
 
 def small_frame(spark: SparkSession, columns: Mapping[str, str], rows: Sequence[Sequence[Cell]]) -> DataFrame:

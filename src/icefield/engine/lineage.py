@@ -18,9 +18,9 @@ _CLASS = re.compile(r'"class":"([\w.$]+)"')
 
 def hands_through(rows: DataFrame, output: DataFrame, column: str) -> bool:
     """Whether every row of `output` is one of `rows`, with this column as it was."""
-    plan = _analysed(output)
-    end = {attribute.exprId().id(): attribute.name() for attribute in _output(_analysed(rows))}
-    found = [attribute for attribute in _output(plan) if attribute.name() == column]
+    plan = analysed(output)
+    end = {attribute.exprId().id(): attribute.name() for attribute in outputs_of(analysed(rows))}
+    found = [attribute for attribute in outputs_of(plan) if attribute.name() == column]
     if len(found) != 1 or end.get(found[0].exprId().id()) != column:
         return False
     while plan.children().size() == 1:
@@ -32,7 +32,7 @@ def hands_through(rows: DataFrame, output: DataFrame, column: str) -> bool:
 
 def steps_of(output: DataFrame) -> list[str]:
     """What happens to rows on their way, by the names that Spark has for it; a step of several inputs ends the list."""
-    plan, names = _analysed(output), []
+    plan, names = analysed(output), []
     while not plan.children().isEmpty():
         names.append(str(plan.nodeName()))
         if plan.children().size() > 1:
@@ -43,15 +43,15 @@ def steps_of(output: DataFrame) -> list[str]:
 
 def leaves(frame: DataFrame) -> frozenset[int]:
     """What tells the leaves of a frame's plan apart from those of any other."""
-    return _leaves(_analysed(frame))
+    return _leaves(analysed(frame))
 
 
 def walk(output: DataFrame) -> Iterator[tuple[str, list[frozenset[int]]]]:
     """Every step of a plan by the name that Spark has for it, with the leaves below each of its children."""
-    waiting = [_analysed(output)]
+    waiting = [analysed(output)]
     while waiting:
         plan = waiting.pop()
-        children = _children(plan)
+        children = children_of(plan)
         name = str(plan.nodeName())
         told = f"{name} {plan.joinType().sql()}" if name == "Join" else name
         yield told, [_leaves(child) for child in children]
@@ -60,26 +60,32 @@ def walk(output: DataFrame) -> Iterator[tuple[str, list[frozenset[int]]]]:
 
 def expressions(output: DataFrame) -> frozenset[str]:
     """The names of all expressions in a plan, as Spark's classes are called."""
-    told = _analysed(output).toJSON()
+    told = analysed(output).toJSON()
     return frozenset(name.rpartition(".")[2] for name in _CLASS.findall(told))
 
 
 def _leaves(plan: Any) -> frozenset[int]:
-    children = _children(plan)
+    children = children_of(plan)
     if children:
         return frozenset(found for child in children for found in _leaves(child))
-    return frozenset(attribute.exprId().id() for attribute in _output(plan))
+    return frozenset(attribute.exprId().id() for attribute in outputs_of(plan))
 
 
-def _children(plan: Any) -> list[Any]:
-    children = plan.children()
-    return [children.apply(number) for number in range(children.size())]
+def children_of(node: Any) -> list[Any]:
+    """What is below a step or an expression."""
+    return items(node.children())
 
 
-def _analysed(frame: DataFrame) -> Any:
+def items(sequence: Any) -> list[Any]:
+    """The items of a sequence of Scala's."""
+    return [sequence.apply(number) for number in range(sequence.size())]
+
+
+def analysed(frame: DataFrame) -> Any:
+    """The plan of a frame, with every name resolved."""
     return frame._jdf.queryExecution().analyzed()
 
 
-def _output(plan: Any) -> list[Any]:
-    attributes = plan.output()
-    return [attributes.apply(number) for number in range(attributes.size())]
+def outputs_of(plan: Any) -> list[Any]:
+    """The columns that a step gives."""
+    return items(plan.output())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from icefield.graph import Edge, Node
 
 
-def require_keys(spark: SparkSession, node: Node, schemas: Mapping[str, StructType]) -> None:
+def require_keys(node: Node, inputs: Mapping[str, DataFrame], schemas: Mapping[str, StructType]) -> None:
     """Every input of a keyed table tells the key of its rows, or is a lookup; and so does the table itself."""
     for key in node.keys:
         if key not in schemas[node.name].names:
@@ -37,17 +37,15 @@ def require_keys(spark: SparkSession, node: Node, schemas: Mapping[str, StructTy
         if edge.lookup:
             _require_carried(node, edge, schemas)
         else:
-            _require_key(spark, node, edge, schemas)
+            _require_key(node, edge, inputs[edge.parameter])
 
 
-def _require_key(spark: SparkSession, node: Node, edge: Edge, schemas: Mapping[str, StructType]) -> None:
-    assert edge.table is not None
-    schema = schemas[edge.table]
-    told = key_of(node, edge, schema.names)
+def _require_key(node: Node, edge: Edge, rows: DataFrame) -> None:
+    told = key_of(node, edge, rows.columns)
     missing = [key for key, text in told.items() if not text]
     if not missing:
         try:
-            _ = empty_frame(spark, schema).selectExpr(*told.values()).schema
+            _ = rows.selectExpr(*told.values()).schema
         except PySparkException as error:
             missing, told = list(told), {key: f"{text}: {str(error).splitlines()[0]}" for key, text in told.items()}
         else:
@@ -116,6 +114,20 @@ def require_rows_alone(node: Node, inputs: Mapping[str, DataFrame], output: Data
                 " the new rows only",
                 where=str(node.location),
                 remedy="declare it by_key(...), accumulate(...) or full(); a table that is passed whole is lookup(...)",
+            )
+
+
+def require_united(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
+    """An accumulating table's inputs are united: the new rows of one would have to meet the old ones of another."""
+    whole = _union(leaves(inputs[edge.parameter]) for edge in node.edges if edge.lookup)
+    for step, below in walk(output):
+        if step.startswith("Join") and not _keeps_arrivals(step, [side <= whole for side in below]):
+            raise PromiseBroken(
+                f"{node.name} accumulates, but its function joins rows of two inputs: new rows of the one would have to"
+                " meet old rows of the other",
+                where=str(node.location),
+                remedy="unite them (unionByName) and group the union, pass the one whole as lookup(...), or declare the"
+                f" table by_key({', '.join(map(repr, node.keys))})",
             )
 
 

@@ -101,6 +101,11 @@ class Renewal:
         return store(reduce(lambda a, b: a.unionByName(b), measured), self.scratch / "delta")
 
     def measured(self, rows: Mapping[str, DataFrame | None], like: StructType) -> DataFrame:
+        """The measures of some rows of the inputs."""
+        output = self.computed(rows)
+        return output.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like))
+
+    def computed(self, rows: Mapping[str, DataFrame | None]) -> DataFrame:
         """The function over some rows of its inputs (None: no rows), lookups whole."""
         frames = {}
         for edge in self.node.edges:
@@ -109,7 +114,7 @@ class Renewal:
                 given = self.whole(edge) if edge.lookup else self.whole(edge).limit(0)
             frames[edge.parameter] = given
         output: DataFrame = self.function(**frames)
-        return output.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like))
+        return output
 
     def merged(self, delta: KeySet, stored: DataFrame, like: StructType) -> Merged:
         """The measures of every touched key after the change; keys that cannot be merged exactly are computed again."""
@@ -134,21 +139,6 @@ class Merged:
 
     before: DataFrame
     measures: DataFrame
-
-
-def in_halves(renewal: Renewal, keys: KeySet, like: StructType) -> DataFrame:
-    """The measures of some keys, computed from two halves of the inputs' rows and merged."""
-    node = renewal.node
-    halves = []
-    for half in (0, 1):
-        rows = {}
-        for edge in node.edges:
-            if not edge.lookup:
-                # By the place of a row in its file, which costs nothing: a hash would read every column.
-                whole = renewal.whole(edge).where(f"_pos % 2 = {half}")
-                rows[edge.parameter] = keys.restrict(whole, key_of(node, edge, whole.columns))
-        halves.append(renewal.measured(rows, like))
-    return merged_halves(node, halves[0], halves[1], like)
 
 
 def merged_halves(node: Node, one: DataFrame, other: DataFrame, like: StructType) -> DataFrame:

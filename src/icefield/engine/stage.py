@@ -81,6 +81,8 @@ class Stage:
     measures: Mapping[str, StructType]
     #: Accumulating tables whose measures are kept beside them.
     apart: frozenset[str]
+    #: Whether a keyed table's promise needs no trial.
+    is_proven: Callable[[Node], bool]
     #: Tables that tell what they removed and added.
     followed: frozenset[str]
     started_ms: int
@@ -110,7 +112,7 @@ class Stage:
         failpoint("stage.before-write", node.name)
         self._write(node, step, split)
         touched = (node.name, *beside, *self._write_quarantine(node, step, split, landed))
-        if node.keys:
+        if node.keys and not self.is_proven(node):
             self._try_promise(node, step)
         failpoint("stage.written", node.name)
         if received is not None:
@@ -135,8 +137,7 @@ class Stage:
         staged = self.tables.branch.staged_metadata(node.name)
         assert staged is not None
         built = self.tables.read(node.name, staged["current-snapshot-id"])
-        measures, finish = self.measures.get(node.name), self.finishes.get(node.name)
-        try_promise(self.renewal(node, step), built, measures, finish, self.scratch(node))
+        try_promise(self.renewal(node, step), built, self.measures.get(node.name))
 
     # -- reading
 

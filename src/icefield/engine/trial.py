@@ -1,4 +1,4 @@
-"""Tries a refresh kind's promise on the user's own data: some keys are computed the incremental way and compared.
+"""Tries a refresh kind's promise on the user's own data: some of it is computed the incremental way and compared.
 
 `by_key("id")` over orders(id) and customers(id) would otherwise be silently wrong, from the second run on.
 """
@@ -6,64 +6,127 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
 from icefield.declare import Accumulate
 from icefield.engine.analyse import visible
-from icefield.engine.keyed import KeySet
+from icefield.engine.keyed import KeySet, key_of, keys_in
 from icefield.engine.quality import kept
-from icefield.engine.renewal import in_halves
+from icefield.engine.renewal import merged_halves
 from icefield.engine.rows import plain
-from icefield.engine.scratch import store
+from icefield.engine.scratch import Stored, store
 from icefield.engine.tables import quoted
 from icefield.errors import PromiseBroken
+from icefield.lake.ops import some_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from typing import Any
 
     from pyspark.sql import DataFrame, Row
     from pyspark.sql.types import StructType
 
     from icefield.engine.renewal import Renewal
-    from icefield.graph import Node
+    from icefield.graph import Edge, Node
 
-#: How many keys are computed twice.
-KEYS_TRIED = 20
+#: How many rows of each input are computed twice, and how many keys of what was built.
+ROWS_TRIED, KEYS_TRIED = 1_000, 20
+_SIDE = "_icefield_side"
 
 
-def try_promise(
-    renewal: Renewal,
-    built: DataFrame,
-    measures: StructType | None,
-    finish: Callable[..., Any] | None,
-    scratch: Path,
-) -> None:
-    """Fails where the rows that were built differ from those that the incremental way gives for some of the keys."""
-    node = renewal.node
-    keys, wanted = _some(node, built, scratch / "tried")
-    if isinstance(node.refresh, Accumulate):
+def try_promise(renewal: Renewal, built: DataFrame, measures: StructType | None) -> None:
+    """Fails where rows that were computed from everything differ from those that the incremental way gives."""
+    if isinstance(renewal.node.refresh, Accumulate):
         assert measures is not None
-        merged = in_halves(renewal, keys, measures)
-        again = finish(merged) if finish else merged
-    else:
-        again = renewal.again(keys)
-    given = _fixed(kept(node, visible(again)).select(*(quoted(c) for c in built.columns)), node).collect()
-    if Counter(map(plain, given)) != Counter(map(plain, wanted)):
-        raise _broken(node, wanted, given)
+        _try_halves(renewal, measures)
+        return
+    keyed = [edge for edge in renewal.node.edges if not edge.lookup]
+    # Rows of two inputs that belong together are hardly among the first of both, so those are looked for.
+    if len(keyed) > 1 or not _try_some_rows(renewal, keyed[0]):
+        _try_some_keys(renewal, built)
 
 
-def _some(node: Node, built: DataFrame, place: Path) -> tuple[KeySet, list[Row]]:
-    """Some keys, and the rows that were built of them."""
-    one_each = isinstance(node.refresh, Accumulate)
-    rows = built if one_each else built.select(*(quoted(key) for key in node.keys))
-    chosen = store(rows.limit(KEYS_TRIED), place)
+def _try_halves(renewal: Renewal, measures: StructType) -> None:
+    """accumulate: the measures of two halves of some rows merge into those of all of them."""
+    samples = {edge.parameter: _Sample.of(renewal, edge) for edge in renewal.node.edges if not edge.lookup}
+    halves = [renewal.measured({name: s.halves[n] for name, s in samples.items()}, measures) for n in (0, 1)]
+    merged = merged_halves(renewal.node, halves[0], halves[1], measures)
+    whole = renewal.measured({name: sample.rows for name, sample in samples.items()}, measures)
+    _compare(renewal.node, whole, merged)
+
+
+def _try_some_rows(renewal: Renewal, edge: Edge) -> bool:
+    """by_key over one input: the rows of half of some rows' keys give what all of those rows give for these keys.
+
+    False where the rows are all of one key, so that nothing was tried.
+    """
+    node, sample = renewal.node, _Sample.of(renewal, edge)
+    key = key_of(node, edge, sample.rows.columns)
+    whole = renewal.computed({edge.parameter: sample.rows})
+    known = sorted(keys_in(sample.rows, key).distinct().collect(), key=repr)
+    if len(known) < 2:
+        return False
+    keys = _half_of(node, keys_in(sample.rows, key), renewal.scratch / "tried")
+    if keys is None:
+        return False
+    _compare(node, keys.restrict(whole), renewal.computed({edge.parameter: keys.restrict(sample.rows, key)}))
+    return True
+
+
+def _half_of(node: Node, keys: DataFrame, place: Path) -> KeySet | None:
+    """Half of the keys of some rows; None where they are all the same."""
+    known = store(keys.distinct(), place / "known").arrow()
+    if known.num_rows < 2:
+        return None
+    (place / "half").mkdir(parents=True, exist_ok=True)
+    half = known.slice(0, known.num_rows // 2)
+    pq.write_table(half, place / "half" / "0.parquet")
+    frame = keys.sparkSession.read.schema(keys.schema).parquet(str(place / "half"))
+    return KeySet(node.keys, Stored(frame, place / "half"), half.num_rows)
+
+
+def _try_some_keys(renewal: Renewal, built: DataFrame) -> None:
+    """by_key: the inputs' rows of some keys give the rows that were built of them."""
+    node = renewal.node
+    chosen = store(built.select(*(quoted(key) for key in node.keys)).limit(KEYS_TRIED), renewal.scratch / "tried")
     keys = KeySet(node.keys, chosen, KEYS_TRIED)
-    return keys, _fixed(chosen.frame if one_each else keys.restrict(built), node).collect()
+    again = kept(node, visible(renewal.again(keys))).select(*(quoted(column) for column in built.columns))
+    _compare(node, keys.restrict(built), again)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Some rows of an input, in two halves."""
+
+    rows: DataFrame
+    halves: Sequence[DataFrame]
+
+    @classmethod
+    def of(cls, renewal: Renewal, edge: Edge) -> _Sample:
+        like = renewal.whole(edge)
+        found = some_rows(renewal.tables.branch, str(edge.table), renewal.ranges[str(edge.table)].end, ROWS_TRIED)
+        place = renewal.scratch / f"sample-{edge.parameter}"
+        place.mkdir(parents=True, exist_ok=True)
+        for half in (0, 1):
+            pq.write_table(found.take(list(range(half, found.num_rows, 2))), place / f"{half}.parquet")
+        reader = renewal.tables.spark.read.schema(like.schema)
+        return cls(reader.parquet(str(place)), [reader.parquet(str(place / f"{half}.parquet")) for half in (0, 1)])
+
+
+def _compare(node: Node, whole: DataFrame, parts: DataFrame) -> None:
+    sides = {"whole": whole, "parts": parts}
+    tagged = [_fixed(rows.select(*whole.columns), node).withColumn(_SIDE, F.lit(side)) for side, rows in sides.items()]
+    found: dict[str, list[Row]] = {"whole": [], "parts": []}
+    for row in tagged[0].unionByName(tagged[1]).collect():
+        found[row[_SIDE]].append(row)
+    wanted, given = (Counter(plain(row[:-1]) for row in found[side]) for side in ("whole", "parts"))
+    if wanted != given:
+        raise _broken(node, found)
 
 
 def _fixed(rows: DataFrame, node: Node) -> DataFrame:
@@ -73,21 +136,20 @@ def _fixed(rows: DataFrame, node: Node) -> DataFrame:
 def comparable(rows: DataFrame) -> DataFrame:
     """The rows with DOUBLEs cut to the digits that do not depend on the order of a sum."""
     inexact = {field.name for field in rows.schema if isinstance(field.dataType, DoubleType | FloatType)}
-    columns = [
-        F.col(quoted(name)).cast("float").alias(name) if name in inexact else quoted(name) for name in rows.columns
-    ]
-    return rows.select(*columns)
+    cut = {name: F.col(quoted(name)).cast("float").alias(name) for name in inexact}
+    return rows.select(*(cut.get(name, F.col(quoted(name))) for name in rows.columns))
 
 
-def _broken(node: Node, wanted: list[Row], given: list[Row]) -> PromiseBroken:
-    odd = [row for row in wanted if plain(row) not in set(map(plain, given))] or wanted
-    key = [odd[0][name] for name in node.keys] if odd else None
-    others = [row.asDict() for row in given if [row[name] for name in node.keys] == key]
-    shown = [str(rows[0]) if rows else "no row" for rows in ([row.asDict() for row in odd], others)]
-    told = f"built from everything {shown[0]}, from the rows of its key {shown[1]}"
+def _broken(node: Node, found: Mapping[str, list[Row]]) -> PromiseBroken:
+    told = {side: {plain(row[:-1]): row for row in rows} for side, rows in found.items()}
+    odd = next(
+        (row for side in told for known, row in told[side].items() if known not in told[_OTHER[side]]),
+        found["whole"][0] if found["whole"] else None,
+    )
+    shown = {side: _row_of(node, rows, odd) for side, rows in found.items()}
     keys = ", ".join(map(repr, node.keys))
     if isinstance(node.refresh, Accumulate):
-        remedy = f"inputs are united, not joined, and each measure merges as it says; else declare it by_key({keys})"
+        remedy = f"let each measure be one that merges as it says, or declare the table by_key({keys})"
     else:
         first = next((e for e in node.edges[1:] if not e.lookup), node.edges[0])
         remedy = (
@@ -96,7 +158,19 @@ def _broken(node: Node, wanted: list[Row], given: list[Row]) -> PromiseBroken:
             f' needed lookup("{first.table}"), or declare it full()'
         )
     return PromiseBroken(
-        f"{node.name} does not keep the promise of {node.refresh.kind}({keys}): {told}",
+        f"{node.name} does not keep the promise of {node.refresh.kind}({keys}): computed at once {shown['whole']},"
+        f" computed in parts {shown['parts']}",
         where=str(node.location),
         remedy=remedy,
     )
+
+
+_OTHER = {"whole": "parts", "parts": "whole"}
+
+
+def _row_of(node: Node, rows: list[Row], odd: Row | None) -> str:
+    """The row of the same key, as an author would like to see it."""
+    same = [row for row in rows if odd is not None and [row[k] for k in node.keys] == [odd[k] for k in node.keys]]
+    if not same:
+        return "no row"
+    return str({name: value for name, value in same[0].asDict().items() if name != _SIDE})

@@ -150,6 +150,15 @@ def open_catalog(branch: Branch) -> SqlCatalog:
     )
 
 
+def some_rows(branch: Branch, table: str, snapshot: int | None, count: int) -> pa.Table:
+    """A few rows of a table of a branch, any of them."""
+    catalog = open_catalog(branch)
+    try:
+        return catalog.load_table(table).scan(snapshot_id=snapshot, limit=count).to_arrow()
+    finally:
+        catalog.close()
+
+
 def append_arrow(branch: Branch, table: str, rows: pa.Table) -> None:
     """Adds a few rows to a table of a branch, without Spark."""
     catalog = open_catalog(branch)

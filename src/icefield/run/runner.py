@@ -221,7 +221,8 @@ class Run:
         spark = session.result()
         add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
         graph = self.project.graph
-        derived = derive_schemas(spark, self.project.root, graph, functions, functions.finishes)
+        settled = {name for name, state in self.states.items() if self._is_settled(name, state)}
+        derived = derive_schemas(spark, self.project.root, graph, functions, functions.finishes, settled)
         for repair in self.order.repairs:
             require_repair(spark, graph[repair.table], derived.schemas, repair)
         tables = Tables(spark, branch)
@@ -235,6 +236,7 @@ class Run:
             schemas=derived.schemas,
             measures=derived.measures,
             apart=frozenset(derived.apart),
+            is_proven=derived.is_proven,
             followed=frozenset(name for name in graph.order if graph.tells_changes(name)),
             started_ms=self.started_ms,
             receiver=receiver,
@@ -242,6 +244,9 @@ class Run:
             decided=self.replaying.decided,
             remake=self.order.full_refresh,
         )
+
+    def _is_settled(self, name: str, state: TableState) -> bool:
+        return name in self.project.graph and state.fingerprint == self.project.graph[name].fingerprint
 
     def _effort(self, plan: Plan) -> Effort:
         rows = rows_at_stake(plan, self.states)

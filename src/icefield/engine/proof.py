@@ -1,0 +1,156 @@
+"""Proves a keyed function's promise from Spark's analysis of it, where its shape is a plain one.
+
+Rows are picked, renamed and united, then grouped by the key, and each measure is an aggregate that merges: nothing has
+to be tried then. Whatever has another shape is not refused, but tried on data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from icefield.declare import Accumulate
+from icefield.engine.keyed import key_of
+from icefield.engine.lineage import analysed, children_of, items, leaves, outputs_of, walk
+from icefield.engine.tables import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from icefield.graph import Node
+
+_ROW_BY_ROW = {"Project", "Filter", "SubqueryAlias", "View", "Union", "Generate", "ResolvedHint", "Sort", "Range"}
+_MERGES = {"sum": ("sum", "count", "count_if"), "min": ("min",), "max": ("max",)}
+Source = tuple[str, str]  # a parameter, and a column of what it receives
+
+
+def is_proven(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> bool:
+    """Whether the function surely does what its refresh kind promises."""
+    proof = _Proof(node, inputs)
+    plan = analysed(output)
+    if not proof.is_plain(output) or not all(proof.is_key(plan, name) for name in node.keys):
+        return False
+    return not isinstance(node.refresh, Accumulate) or proof.merges(plan, node.refresh)
+
+
+@dataclass(slots=True)
+class _Proof:
+    node: Node
+    inputs: Mapping[str, DataFrame]
+    columns: dict[int, Source] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for parameter, frame in self.inputs.items():
+            for column in outputs_of(analysed(frame)):
+                self.columns[column.exprId().id()] = (parameter, column.name())
+
+    def is_plain(self, output: DataFrame) -> bool:
+        """Whether every step works on rows alone, or on rows of one key, or joins a lookup to rows."""
+        whole = frozenset(
+            leaf for edge in self.node.edges if edge.lookup for leaf in leaves(self.inputs[edge.parameter])
+        )
+        for step, below in walk(output):
+            under = frozenset(leaf for side in below for leaf in side)
+            if step in _ROW_BY_ROW or step == "Aggregate" or under <= whole:
+                continue
+            if step not in ("Join INNER", "Join LEFT OUTER") or not below[1] <= whole:
+                return False
+        return True
+
+    def is_key(self, plan: Any, name: str) -> bool:
+        """Whether a column of the result is the key of the input rows it was made of, for every input."""
+        found = [column for column in outputs_of(plan) if column.name() == name]
+        if len(found) != 1:
+            return False
+        sources = self._sources(plan, found[0].exprId().id())
+        wanted = {
+            (edge.parameter, key_of(self.node, edge, self.inputs[edge.parameter].columns)[name])
+            for edge in self.node.edges
+            if not edge.lookup
+        }
+        return sources is not None and {(parameter, quoted(column)) for parameter, column in sources} == wanted
+
+    def merges(self, plan: Any, refresh: Accumulate) -> bool:
+        """Whether the last step groups by the key alone, and every measure is an aggregate of its kind."""
+        while plan.nodeName() == "SubqueryAlias":
+            (plan,) = children_of(plan)
+        if plan.nodeName() != "Aggregate" or len(items(plan.groupingExpressions())) != len(refresh.keys):
+            return False
+        made = {entry.name(): entry for entry in items(plan.aggregateExpressions())}
+        return all(
+            made[name].nodeName() == "Alias" and _is_merged(made[name].child(), how)
+            for name, how in refresh.measures.items()
+        )
+
+    def _sources(self, plan: Any, wanted: int) -> set[Source] | None:
+        """The input columns that a column is a copy of; None where it is not just that, or groups by something else."""
+        name, below = plan.nodeName(), children_of(plan)
+        if name == "Project" and below[0].nodeName() == "Range":  # one of the empty frames that were handed over
+            return {self.columns[wanted]} if wanted in self.columns else None
+        if name == "Union":
+            place = [column.exprId().id() for column in outputs_of(plan)].index(wanted)
+            found = [self._sources(child, outputs_of(child)[place].exprId().id()) for child in below]
+            return None if None in found else {source for some in found if some for source in some}
+        if name == "Aggregate" and not self._groups_by(plan, wanted):
+            return None
+        if name in ("Project", "Aggregate"):
+            entries = plan.projectList() if name == "Project" else plan.aggregateExpressions()
+            followed = _copied(items(entries), wanted)
+            return None if followed is None else self._sources(below[0], followed)
+        for child in below:
+            if wanted in [column.exprId().id() for column in outputs_of(child)]:
+                return self._sources(child, wanted)
+        return None
+
+    def _groups_by(self, plan: Any, wanted: int) -> bool:
+        followed = _copied(items(plan.aggregateExpressions()), wanted)
+        grouped = [e.exprId().id() for e in items(plan.groupingExpressions()) if e.nodeName() == "AttributeReference"]
+        return followed in grouped
+
+
+def _copied(entries: list[Any], wanted: int) -> int | None:
+    """The column below that a column is a copy of."""
+    for entry in entries:
+        if entry.exprId().id() == wanted:
+            source = entry.child() if entry.nodeName() == "Alias" else entry
+            return int(source.exprId().id()) if source.nodeName() == "AttributeReference" else None
+    return None
+
+
+def _is_merged(value: Any, how: str) -> bool:
+    """Whether an expression is an aggregate that merges in this way; a sum may stand for 0 where it is empty."""
+    while value.nodeName() in ("Cast", "Coalesce"):
+        parts = children_of(value)
+        if value.nodeName() == "Cast" and not _keeps_value(parts[0].dataType(), value.dataType(), how):
+            return False
+        if value.nodeName() == "Coalesce" and not (how == "sum" and _is_zero(parts[1:])):
+            return False
+        value = parts[0]
+    if value.nodeName() != "AggregateExpression" or value.isDistinct():
+        return False
+    return value.aggregateFunction().nodeName().lower() in _MERGES[how]
+
+
+def _is_zero(rest: list[Any]) -> bool:
+    """Whether all that a sum is replaced by is 0."""
+    if len(rest) != 1 or not rest[0].foldable():
+        return False
+    inner = rest[0]
+    while inner.nodeName() == "Cast":
+        inner = inner.child()
+    return str(inner.toString()) in ("0", "0L", "0.0", "0.00")
+
+
+def _keeps_value(before: Any, after: Any, how: str) -> bool:
+    """Whether casting the merged value is merging the cast ones: not so if it rounds, or orders in another way."""
+    if how != "sum":
+        return bool(before.catalogString() == after.catalogString())
+    exact = ("integer", "long", "decimal")
+    names = [kind.typeName().partition("(")[0] for kind in (before, after)]
+    return all(name in exact for name in names) and _scale(before) == _scale(after)
+
+
+def _scale(kind: Any) -> int:
+    return int(kind.scale()) if kind.typeName().startswith("decimal") else 0
