@@ -61,6 +61,14 @@ class Landed:
             return None
         return self.reading.repeated[columns[0]] if hands_through(self.rows, output, columns[0]) else None
 
+    def values(self, column: str) -> pa.Array:
+        """The values of a column in all lines that could be read; only for columns that reading watched."""
+        place = self.reading.folder / "rows"
+        found = (
+            pq.read_table(place, columns=[column])[column] if self.reading.rows else pa.chunked_array([], pa.int64())
+        )
+        return pc.unique(found.drop_null())
+
     def raw_of(self, wanted: pa.Table, scratch: Path) -> DataFrame | None:
         """The bytes of rows, wanted by file and line, as a frame with these."""
         wanted = wanted.filter(pc.is_valid(wanted[ROW]))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from icefield.declare import Check, RowCheck
     from icefield.engine.intake import Landed
     from icefield.engine.repair import Decided
+    from icefield.engine.tables import Published
     from icefield.graph import Node
 
 SPLITTING = ("quarantine", "drop")
@@ -88,7 +89,7 @@ def split(
     node: Node,
     output: DataFrame,
     landed: Landed | None,
-    old: DataFrame | None,
+    old: Published | None,
     scratch: Path,
     decided: Decided | None = None,
 ) -> Split:
@@ -185,7 +186,7 @@ class _Late:
         number: int,
         passing: DataFrame,
         landed: Landed | None,
-        old: DataFrame | None,
+        old: Published | None,
         scratch: Path,
     ) -> None:
         self.check = check
@@ -199,10 +200,19 @@ class _Late:
             count = sum(landed.counts.values())
         else:
             self._value, (count, self._wanted) = keys.hash, keys.repeated()
-        self._known = None if old is None else keys.known(old, count)
+        self._known = (
+            None if old is None else self._seen_before(old, keys, count, landed if at_hand is not None else None)
+        )
         if self._known is not None:
             more = hashes_of(self._known) if at_hand is None else self._known[check.columns[0]].to_numpy()
             self._wanted = np.union1d(self._wanted, more)
+
+    def _seen_before(self, old: Published, keys: Keys, count: int, landed: Landed | None) -> pa.Table:
+        """The keys that are in the table already; read by Arrow where reading the files saw the new ones."""
+        if landed is None:
+            return keys.known(old.rows, count)
+        (column,) = self.check.columns
+        return old.among(column, landed.values(column))
 
     def flag(self, rows: DataFrame) -> DataFrame:
         """The rows, with a flag where a key may be repeated."""

@@ -17,6 +17,7 @@ from icefield.engine.landing import digest, require_unchanged, sha256
 from icefield.engine.renewal import Renewal
 from icefield.engine.replacing import tell
 from icefield.engine.scratch import store
+from icefield.engine.tables import Published
 from icefield.engine.trial import try_promise
 from icefield.engine.update import Updated, update
 from icefield.failpoint import failpoint
@@ -197,8 +198,9 @@ class Stage:
             place = str(self.scratch(node) / "output")
             output.write.mode("overwrite").parquet(place)
             output = self.tables.spark.read.schema(output.schema).parquet(place)
-        adds = step.action == "append" and state is not None and state.version.snapshot is not None
-        old = self.tables.read(node.name, state.version.snapshot) if adds and state is not None else None
+        old = None
+        if step.action == "append" and state is not None and state.version.snapshot is not None:
+            old = Published(self.tables, node.name, state.version.snapshot)
         return quality.split(node, output, landed, old, self.scratch(node), self._decided(node, step))
 
     def _decided(self, node: Node, step: Step) -> Decided | None:

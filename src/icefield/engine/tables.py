@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from icefield.errors import SchemaChanged
-from icefield.lake.ops import append_arrow
+from icefield.lake.ops import append_arrow, values_among
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -31,6 +33,23 @@ PROPERTIES = {
 
 #: Up to so many rows are appended by PyIceberg.
 _FEW_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The rows that a table has already."""
+
+    tables: Tables
+    table: str
+    snapshot: int
+
+    @property
+    def rows(self) -> DataFrame:
+        return self.tables.read(self.table, self.snapshot)
+
+    def among(self, column: str, wanted: pa.Array) -> pa.Table:
+        """Which of some values a column has."""
+        return values_among(self.tables.branch, self.table, self.snapshot, column, wanted)
 
 
 class Tables:

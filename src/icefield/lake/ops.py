@@ -159,6 +159,23 @@ def some_rows(branch: Branch, table: str, snapshot: int | None, count: int) -> p
         catalog.close()
 
 
+def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted: pa.Array) -> pa.Table:
+    """Which of some values a column of a table has; read in parts, so that memory does not grow with the table."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    catalog = open_catalog(branch)
+    try:
+        scan = catalog.load_table(table).scan(snapshot_id=snapshot, selected_fields=(column,))
+        found = [
+            batch.filter(pc.is_in(batch[column], value_set=wanted.cast(batch[column].type)))
+            for batch in scan.to_arrow_batch_reader()
+        ]
+    finally:
+        catalog.close()
+    return pa.Table.from_batches(found) if found else pa.table({column: wanted.slice(0, 0)})
+
+
 def append_arrow(branch: Branch, table: str, rows: pa.Table) -> None:
     """Adds a few rows to a table of a branch, without Spark."""
     catalog = open_catalog(branch)
