@@ -27,7 +27,9 @@ _COLUMNS = (
     Column(name="missing", right=True),
     "",
 )
-Tables = Annotated[list[str] | None, typer.Argument(help="Tables, by the grammar of --select; without one, all.")]
+Tables = Annotated[
+    list[str] | None, typer.Argument(metavar="[TABLE]...", help="Tables, by the grammar of --select; without one, all.")
+]
 Deep = Annotated[bool, typer.Option("--deep", help="Recompute from the sources' files, not from the tables' inputs.")]
 
 

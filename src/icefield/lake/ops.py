@@ -38,7 +38,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "ops.table_runs": {
         "run": ("string", "the run's id"),
         "table": ("string", "the table"),
-        "action": ("string", "what was done: build, append, refresh, rebuild, note or none"),
+        "action": ("string", "what was done: build, append, update, refresh, rebuild, note or none"),
         "reason": ("string", "why"),
         "status": ("string", "published, unchanged, failed, skipped, or abandoned with a failed run"),
         "rows_added": ("long", "rows this run wrote"),
