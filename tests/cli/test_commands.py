@@ -188,10 +188,10 @@ def test_plan_says_what_and_why(project: TinyProject) -> None:
     done = icefield("plan", "-p", str(project.root))
     assert done.code == 0
     assert lines(done.out) == [
-        "table action why reads",
-        "bronze.orders build first run 1 file, 84 B",
-        "silver.sales build first run decided at run",
-        "gold.by_customer build first run decided at run",
+        "table refresh action why reads",
+        "bronze.orders append build first run 1 file, 84 B",
+        "silver.sales append build first run decided at run",
+        "gold.by_customer full build first run decided at run",
         "3 tables of 3 to refresh",
     ]
 
@@ -208,6 +208,7 @@ def test_plan_as_json(project: TinyProject) -> None:
                 "decided": True,
                 "files": {"new": ["landing/orders/1.csv"], "bytes": 84},
                 "inputs": {},
+                "changed": {},
             }
         ],
         "undeclared": [],

@@ -87,16 +87,15 @@ def actions(result: Any) -> dict[str, str]:
     return {outcome.table.partition(".")[2]: outcome.action for outcome in result.tables}
 
 
-@pytest.fixture(params=["rewritten", "merged on read"])
-def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of putting rows in place; no rebuild, however many keys change."""
+@pytest.fixture
+def both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tables are written anew, larger ones get delete files; no rebuild, however many keys change."""
     monkeypatch.setattr(update, "REBUILD_SHARE", 100.0)
-    if request.param == "merged on read":
-        monkeypatch.setattr(replacing, "SMALL_TABLE", 0)
-    return str(request.param)
+    monkeypatch.setattr(replacing, "SMALL_TABLE", 5)
 
 
-def test_what_changed_is_replaced_and_the_rest_stays(tmp_path: Path, ways: str) -> None:
+@pytest.mark.usefixtures("both_ways")
+def test_what_changed_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
     project = tiny(tmp_path / "a", SHOP)
     days = [f"2026-08-{day:02} 10:00:00" for day in range(1, 6)]
     project.land("1.csv", [order(n, f"c{n % 3}", f"{n}.00", days[n % 3]) for n in range(8)])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
+from pyspark.sql import functions as F
 
 from icefield.engine.changes import NUMBER
 from icefield.engine.difference import ADDED, CHANGE, REMOVED
@@ -36,32 +38,58 @@ def require_own_keys(node: Node, touched: KeySet, fresh: DataFrame) -> None:
         )
 
 
-def put(tables: Tables, node: Node, total: int, change: Stored, fresh: DataFrame, scratch: Path) -> tuple[int, int]:
-    """Writes the new rows of the keys that changed; how many rows came and went."""
+def put(
+    tables: Tables, node: Node, total: int, change: Stored, fresh: DataFrame | None, scratch: Path
+) -> tuple[int, int]:
+    """Writes the new rows of the keys that changed; how many rows came and went.
+
+    `fresh` are all rows of the touched keys; None where a key has one row, so that what came is all there is of it.
+    """
     sides = change.arrow([CHANGE])[CHANGE]
     came, gone = (int(pc.sum(pc.equal(sides, side)).as_py() or 0) for side in (ADDED, REMOVED))
     if gone:
         changed = KeySet(node.keys, change, came + gone)
-        replace_keys(tables, node, node.name, total, changed, fresh, scratch)
+        rows = None if fresh is None else changed.restrict(fresh)
+        replace_keys(tables, node, node.name, total, changed, Fresh(rows, change), scratch)
     elif came:
         tables.append_stored(node.name, change, [CHANGE, NUMBER])
     return came, gone
 
 
-def replace_keys(
-    tables: Tables, node: Node, table: str, total: int, keys: KeySet, rows: DataFrame, scratch: Path
-) -> None:
-    """All rows of these keys go, the given ones of these keys come."""
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """New rows of some keys: given, or those that came by a change."""
+
+    given: DataFrame | None
+    change: Stored | None = None
+
+    @property
+    def rows(self) -> DataFrame:
+        if self.given is not None:
+            return self.given
+        assert self.change is not None
+        return self.change.frame.where(F.col(CHANGE) == ADDED).drop(CHANGE, NUMBER)
+
+    def append_to(self, tables: Tables, table: str, columns: list[str], place: Path) -> None:
+        """Adds them to a table; what came by a small change needs no query."""
+        if self.given is None and self.change is not None and tables.are_few(self.change):
+            told = self.change.arrow()
+            tables.append_few(table, told.filter(pc.equal(told[CHANGE], ADDED)))
+        else:
+            tables.append_stored(table, store(self.rows.select(*columns), place))
+
+
+def replace_keys(tables: Tables, node: Node, table: str, total: int, keys: KeySet, fresh: Fresh, scratch: Path) -> None:
+    """All rows of these keys go, the given ones come."""
     base = tables.branch.base_metadata(table)
     old = tables.read(table, base["current-snapshot-id"] if base else None)
-    fresh = keys.restrict(rows).select(*old.columns)
     if table == node.name and node.partitioned_by and set(node.partitioned_by) == set(node.keys):
-        tables.replace_partitions(table, keys, fresh)
+        tables.replace_partitions(table, keys, fresh.rows.select(*old.columns))
     elif total <= SMALL_TABLE:
-        tables.overwrite(table, keys.without(old).unionByName(fresh))
+        tables.overwrite(table, keys.without(old).unionByName(fresh.rows.select(*old.columns)))
     else:
         tables.remove_keys(table, keys)
-        tables.append_stored(table, store(fresh, scratch / f"rows-{table}"))
+        fresh.append_to(tables, table, old.columns, scratch / f"rows-{table}")
 
 
 def tell(tables: Tables, node: Node, change: Stored) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from icefield.errors import SchemaChanged
-from icefield.lake.ops import append_arrow, values_among
+from icefield.lake.ops import append_arrow, distinct_values, values_among
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,11 +133,23 @@ class Tables:
 
     def append_stored(self, table: str, rows: Stored, besides: Sequence[str] = ()) -> None:
         """Adds rows that are in scratch files; few of them by PyIceberg, which takes a tenth of the time of Spark."""
-        count = rows.count()
-        if count > _FEW_ROWS:
+        if self.are_few(rows):
+            self.append_few(table, rows.arrow().drop_columns(list(besides)))
+        else:
             self.append(table, rows.frame.drop(*besides))
-        elif count:
-            append_arrow(self.branch, table, rows.arrow().drop_columns(list(besides)))
+
+    def are_few(self, rows: Stored) -> bool:
+        """Whether so few rows are stored that PyIceberg appends them."""
+        return rows.count() <= _FEW_ROWS
+
+    def append_few(self, table: str, rows: pa.Table) -> None:
+        """Adds a few rows, without a query."""
+        if rows.num_rows:
+            append_arrow(self.branch, table, rows)
+
+    def distinct(self, table: str, snapshot: int | None, columns: Sequence[str]) -> int:
+        """How many different values some columns have."""
+        return distinct_values(self.branch, table, snapshot, tuple(columns))
 
     def remove_keys(self, table: str, keys: KeySet) -> None:
         """Takes out all rows of the given keys, by delete files; NULL is a key like any other."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from icefield.declare import Accumulate
 from icefield.engine import quality
 from icefield.engine.analyse import visible
-from icefield.engine.changes import NUMBER, numbered
-from icefield.engine.difference import ADDED, CHANGE, difference
+from icefield.engine.changes import numbered
+from icefield.engine.difference import difference
 from icefield.engine.keyed import KeySet
 from icefield.engine.quality import Split
-from icefield.engine.replacing import put, replace_keys, require_own_keys, tell
+from icefield.engine.replacing import Fresh, put, replace_keys, require_own_keys, tell
 from icefield.engine.scratch import Stored, store
 from icefield.engine.tables import quoted
 from icefield.failpoint import failpoint
@@ -37,6 +35,8 @@ if TYPE_CHECKING:
 
 #: When more than this share of a by_key table's keys changed, computing everything is cheaper than telling them apart.
 REBUILD_SHARE = 0.5
+#: Up to so many rows the keys of a table are counted without Spark.
+_IN_MEMORY = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +126,13 @@ class _Update:
         several = not isinstance(node.refresh, Accumulate)  # rows a key: all of them are written again
         if several:
             after = store(after, self.scratch / "fresh").frame
-            require_own_keys(node, found.touched, after)
+            if not stage.is_proven(node):
+                require_own_keys(node, found.touched, after)
         change = self._difference(found.before, after)
         failpoint("stage.before-write", node.name)
-        fresh = after if several else change.frame.where(F.col(CHANGE) == ADDED).drop(CHANGE, NUMBER)
-        added, removed = put(stage.tables, node, self.state.rows, change, fresh, self.scratch)
+        given = after if several else None
+        added, removed = put(stage.tables, node, self.state.rows, change, given, self.scratch)
+        fresh = Fresh(given, change).rows
         written = [node.name, *self._write_measures(found), *self._write_quarantine(found.touched, split)]
         if node.name in stage.followed and (added or removed):
             written.append(tell(stage.tables, node, change))
@@ -160,8 +162,13 @@ class _Update:
     def _most(self, touched: int) -> MostChanged | None:
         keys = self.state.rows
         if touched <= REBUILD_SHARE * keys:  # no more keys than rows, but maybe fewer
-            keys = self._published.select(*(quoted(key) for key in self.node.keys)).distinct().count()
+            keys = self._keys_now()
         return MostChanged(touched=touched, keys=keys) if touched > REBUILD_SHARE * keys else None
+
+    def _keys_now(self) -> int:
+        if self.state.rows <= _IN_MEMORY:
+            return self.stage.tables.distinct(self.node.name, self.state.version.snapshot, self.node.keys)
+        return self._published.select(*(quoted(key) for key in self.node.keys)).distinct().count()
 
     def _write_measures(self, found: _Found) -> tuple[str, ...]:
         if found.measures is None:
@@ -170,7 +177,7 @@ class _Update:
         base = tables.branch.base_metadata(beside)
         total = meta.total_records(base) if base else 0
         tables.branch.prepare(beside)
-        replace_keys(tables, self.node, beside, total, found.touched, found.measures.frame, self.scratch)
+        replace_keys(tables, self.node, beside, total, found.touched, Fresh(found.measures.frame), self.scratch)
         return (beside,)
 
     def _write_quarantine(self, touched: KeySet, split: Split) -> tuple[str, ...]:

@@ -176,6 +176,16 @@ def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted:
     return pa.Table.from_batches(found) if found else pa.table({column: wanted.slice(0, 0)})
 
 
+def distinct_values(branch: Branch, table: str, snapshot: int | None, columns: tuple[str, ...]) -> int:
+    """How many different values some columns of a table have; for tables that fit into memory."""
+    catalog = open_catalog(branch)
+    try:
+        found = catalog.load_table(table).scan(snapshot_id=snapshot, selected_fields=columns).to_arrow()
+    finally:
+        catalog.close()
+    return int(found.group_by(list(columns)).aggregate([]).num_rows)
+
+
 def append_arrow(branch: Branch, table: str, rows: pa.Table) -> None:
     """Adds a few rows to a table of a branch, without Spark."""
     catalog = open_catalog(branch)
