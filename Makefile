@@ -4,6 +4,7 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+SEED ?= $(shell date +%s)
 BIN := .venv/bin
 ECOMMERCE := pipelines/ecommerce
 
@@ -36,8 +37,9 @@ whole: setup ## Compare every table with DuckDB at 3.8 million rows: first run, 
 faults: setup ## Stop runs at every failpoint, in every way
 	@ICEFIELD_FAULTS=all $(BIN)/pytest -m faults $(ARGS)
 
-soak: setup ## The concurrency tests, for a minute each
+soak: setup ## Concurrency for a minute, then random histories of a lake for about an hour (SEED=n repeats one)
 	@ICEFIELD_SOAK_SECONDS=60 $(BIN)/pytest -m soak $(ARGS)
+	@ICEFIELD_EXACT_SEED=$(SEED) ICEFIELD_EXACT_STEPS=640 $(BIN)/pytest tests/run/test_exact.py -s $(ARGS)
 
 bench: setup ## Measure against hand-written PySpark, DuckDB and Polars; results in bench/results
 	@$(BIN)/python bench/run.py $(ARGS)
