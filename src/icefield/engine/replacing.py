@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: A table of fewer rows is written anew: that is quicker than taking rows out of it, and leaves nothing to compact.
 SMALL_TABLE = 100_000
+#: More partitions than this are not listed in one condition.
+_FEW_PARTITIONS = 500
 
 
 def require_own_keys(node: Node, touched: KeySet, fresh: DataFrame) -> None:
@@ -83,7 +85,7 @@ def replace_keys(tables: Tables, node: Node, table: str, total: int, keys: KeySe
     """All rows of these keys go, the given ones come."""
     base = tables.branch.base_metadata(table)
     old = tables.read(table, base["current-snapshot-id"] if base else None)
-    if table == node.name and node.partitioned_by and set(node.partitioned_by) == set(node.keys):
+    if table == node.name and set(node.partitioned_by) == set(node.keys) and keys.count <= _FEW_PARTITIONS:
         tables.replace_partitions(table, keys, fresh.rows.select(*old.columns))
     elif total <= SMALL_TABLE:
         tables.overwrite(table, keys.without(old).unionByName(fresh.rows.select(*old.columns)))

@@ -106,7 +106,7 @@ class Stage:
             done = update(self, node, step, state)
             if isinstance(done, Updated):
                 return self._staged_update(node, step, state, done, consumed)
-            step = rebuild_instead(step, f"{done.touched:,} of {done.keys:,} keys changed")
+            step = rebuild_instead(step, done.told)
         landed = self._land(node, received) if received is not None else None
         output, beside = self._computed(node, step, landed)
         split = self.split(node, step, state, output, landed)

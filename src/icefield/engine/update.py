@@ -58,6 +58,11 @@ class MostChanged:
     touched: int
     keys: int
 
+    @property
+    def told(self) -> str:
+        """The reason, in words."""
+        return f"{self.touched:,} of {self.keys:,} keys changed" if self.keys else "it had no rows"
+
 
 def update(stage: Stage, node: Node, step: Step, state: TableState) -> Updated | MostChanged:
     """Finds the keys that the inputs' changes touch, and puts their new rows in place of the old ones."""
