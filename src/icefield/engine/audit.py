@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from icefield.declare import Check
     from icefield.graph import Node
 
+_ROWS = "_icefield_rows"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
@@ -165,13 +167,13 @@ def _fresh(check: FreshWithin, whole: DataFrame, now_ms: int) -> tuple[int, str]
 
 def _compare(node: Node, check: References | Reconciles, frames: Mapping[str, DataFrame]) -> tuple[int, str]:
     if isinstance(check, References):
-        rows = frames[check.of or node.name].where(check.where).select(quoted(check.column))
-        missing = rows.where(f"{quoted(check.column)} IS NOT NULL").join(
-            frames[check.to].select(quoted(check.column)).distinct(), check.column, "left_anti"
-        )
-        found = missing.agg(F.count("*"), F.first(check.column)).first()
+        rows = frames[check.of or node.name].where(check.where).where(f"{quoted(check.column)} IS NOT NULL")
+        # Counted by value before they are compared: few values go through the shuffle, not all rows.
+        counted = rows.groupBy(quoted(check.column)).agg(F.count("*").alias(_ROWS))
+        missing = counted.join(frames[check.to].select(quoted(check.column)).distinct(), check.column, "left_anti")
+        found = missing.agg(F.sum(_ROWS), F.first(quoted(check.column))).first()
         assert found is not None
-        return int(found[0]), f"such as {found[1]}" if found[0] else ""
+        return int(found[0] or 0), f"such as {found[1]}" if found[0] else ""
     seen = {table: _amount(frames[table], amount) for table, amount in check.amounts.items()}
     told = ", ".join(f"{table}: {value}" for table, value in seen.items())
     values = list(seen.values())
