@@ -186,8 +186,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _is_named(table: str) -> bool:
-    """Whether everyone has to have the table: not quarantine, the run's history or a table only icefield writes."""
-    return not (table.startswith("ops.") or table.endswith("__quarantine") or table == "silver.stock_levels")
+    """Whether everyone has to have the table: not the run's history or a table only icefield writes."""
+    return not (table.startswith("ops.") or "__" in table or table == "silver.stock_levels")
 
 
 def _cpu() -> str:
