@@ -32,7 +32,7 @@ pytestmark = pytest.mark.spark
 
 Row = tuple[Any, ...]  # (g, k, n, v): columns in the order of their names
 SEED = int(os.environ.get("ICEFIELD_EXACT_SEED", "1"))
-STEPS = int(os.environ.get("ICEFIELD_EXACT_STEPS", "14"))
+STEPS = int(os.environ.get("ICEFIELD_EXACT_STEPS", "24"))
 
 HEAD = """
 from pyspark.sql import functions as F
@@ -370,8 +370,8 @@ def test_incremental_is_full_after_any_history(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(update, "REBUILD_SHARE", 0.8)
     monkeypatch.setattr(replacing, "SMALL_TABLE", 3)  # both ways of replacing rows occur
     machine = settings(
-        max_examples=max(1, STEPS // 14),
-        stateful_step_count=min(STEPS, 14),
+        max_examples=max(2, STEPS // 12),  # the first one that Hypothesis draws is the simplest there is
+        stateful_step_count=12,
         deadline=None,
         database=None,
         phases=[Phase.generate],
