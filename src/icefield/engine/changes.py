@@ -47,9 +47,7 @@ def change_of(tables: Tables, table: str, wanted: Range) -> Change:
 
 
 def _told(tables: Tables, table: str, after: int, until: int) -> DataFrame:
-    staged = tables.branch.staged_metadata(changes_of(table))
-    assert staged is not None
-    rows = tables.read(changes_of(table), staged.get("current-snapshot-id"))
+    rows = tables.staged(changes_of(table))
     told = rows.where((F.col(NUMBER) > after) & (F.col(NUMBER) <= until)).drop(NUMBER)
     return told if until == after + 1 else net(told)
 

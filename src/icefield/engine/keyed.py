@@ -71,7 +71,7 @@ class KeySet:
 
     def condition(self) -> Column:
         """The same as a condition, for few of them."""
-        rows = self.stored.frame.distinct().collect()
+        rows = self.stored.frame.select(*(quoted(name) for name in self.names)).distinct().collect()
         each = [[F.col(quoted(n)).eqNullSafe(F.lit(row[n])) for n in self.names] for row in rows]
         return reduce(lambda a, b: a | b, [reduce(lambda a, b: a & b, pairs) for pairs in each])
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 #: Steps that give no row that was not there, and none twice.
 _ROW_BY_ROW = ("Project", "Filter", "SubqueryAlias", "Sort", "GlobalLimit", "LocalLimit")
 
+#: Expressions with a query inside.
+_SUBQUERIES = frozenset({"ScalarSubquery", "InSubquery", "ListQuery", "Exists", "LateralSubquery"})
 _CLASS = re.compile(r'"class":"([\w.$]+)"')
 
 
@@ -62,6 +64,11 @@ def expressions(output: DataFrame) -> frozenset[str]:
     """The names of all expressions in a plan, as Spark's classes are called."""
     told = analysed(output).toJSON()
     return frozenset(name.rpartition(".")[2] for name in _CLASS.findall(told))
+
+
+def has_subquery(output: DataFrame) -> bool:
+    """Whether rows are compared with the result of another query, which is no step of the plan."""
+    return not _SUBQUERIES.isdisjoint(expressions(output))
 
 
 def _leaves(plan: Any) -> frozenset[int]:

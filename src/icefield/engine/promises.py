@@ -11,7 +11,7 @@ from icefield.declare import Accumulate
 from icefield.engine.author import line_of, told
 from icefield.engine.frames import empty_frame
 from icefield.engine.keyed import key_of
-from icefield.engine.lineage import expressions, hands_through, leaves, steps_of, walk
+from icefield.engine.lineage import expressions, hands_through, has_subquery, leaves, steps_of, walk
 from icefield.errors import BadFunction, KeyUnknown, NotExact, PromiseBroken
 
 if TYPE_CHECKING:
@@ -101,34 +101,49 @@ _UNORDERED = {"First": "first()", "Last": "last()", "AnyValue": "any_value()", "
 
 def require_rows_alone(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
     """In an appending table each row stands alone: new rows can be added without a look at the others."""
-    whole = _union(leaves(inputs[edge.parameter]) for edge in node.edges if edge.lookup)
+    whole = _lookups(node, inputs)
     for step, below in walk(output):
         if _union(below) <= whole:
             continue
-        told = _TOGETHER.get(step)
-        if step.startswith("Join") and not _keeps_arrivals(step, [side <= whole for side in below]):
-            told = "joins rows that arrive with rows that may arrive later"
-        if told:
-            raise PromiseBroken(
-                f"{node.name} is refreshed by append(), but its function {told}: from the second run on it would see"
-                " the new rows only",
-                where=str(node.location),
-                remedy="declare it by_key(...), accumulate(...) or full(); a table that is passed whole is lookup(...)",
-            )
+        if told := _TOGETHER.get(step):
+            raise _not_alone(node, told)
+    if told := _meeting(output, whole):
+        raise _not_alone(node, told)
+
+
+def _not_alone(node: Node, told: str) -> PromiseBroken:
+    return PromiseBroken(
+        f"{node.name} is refreshed by append(), but its function {told}: from the second run on it would see the new"
+        " rows only",
+        where=str(node.location),
+        remedy="declare it by_key(...), accumulate(...) or full(); a table that is passed whole is lookup(...)",
+    )
 
 
 def require_united(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
     """An accumulating table's inputs are united: the new rows of one would have to meet the old ones of another."""
-    whole = _union(leaves(inputs[edge.parameter]) for edge in node.edges if edge.lookup)
+    if told := _meeting(output, _lookups(node, inputs)):
+        raise PromiseBroken(
+            f"{node.name} accumulates, but its function {told}: new rows of the one would have to meet old rows of the"
+            " other",
+            where=str(node.location),
+            remedy="unite them (unionByName) and group the union, pass the one whole as lookup(...), or declare the"
+            f" table by_key({', '.join(map(repr, node.keys))})",
+        )
+
+
+def _meeting(output: DataFrame, whole: frozenset[int]) -> str:
+    """How rows that arrive are made to meet others than those of lookups, "" if they are not."""
     for step, below in walk(output):
-        if step.startswith("Join") and not _keeps_arrivals(step, [side <= whole for side in below]):
-            raise PromiseBroken(
-                f"{node.name} accumulates, but its function joins rows of two inputs: new rows of the one would have to"
-                " meet old rows of the other",
-                where=str(node.location),
-                remedy="unite them (unionByName) and group the union, pass the one whole as lookup(...), or declare the"
-                f" table by_key({', '.join(map(repr, node.keys))})",
-            )
+        joins = step.startswith("Join") and not _union(below) <= whole
+        if joins and not _keeps_arrivals(step, [side <= whole for side in below]):
+            return "joins rows that arrive with rows that may arrive later"
+    return "compares rows with a subquery (a lookup is joined instead)" if has_subquery(output) else ""
+
+
+def _lookups(node: Node, inputs: Mapping[str, DataFrame]) -> frozenset[int]:
+    """The leaves of what is passed whole."""
+    return _union(leaves(inputs[edge.parameter]) for edge in node.edges if edge.lookup)
 
 
 def _keeps_arrivals(join: str, is_lookup: list[bool]) -> bool:

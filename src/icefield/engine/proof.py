@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.declare import Accumulate
 from icefield.engine.keyed import key_of
-from icefield.engine.lineage import analysed, children_of, items, leaves, outputs_of, walk
+from icefield.engine.lineage import analysed, children_of, has_subquery, items, leaves, outputs_of, walk
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def is_proven(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) ->
     """Whether the function surely does what its refresh kind promises."""
     proof = _Proof(node, inputs)
     plan = analysed(output)
-    if not proof.is_plain(output) or not all(proof.is_key(plan, name) for name in node.keys):
+    if has_subquery(output) or not proof.is_plain(output) or not all(proof.is_key(plan, name) for name in node.keys):
         return False
     return not isinstance(node.refresh, Accumulate) or proof.merges(plan, node.refresh)
 

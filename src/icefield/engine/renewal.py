@@ -195,13 +195,8 @@ def _part(side: str, number: int) -> str:
 def _refuse_several_rows(node: Node, found: Stored) -> None:
     counts = found.arrow([f"_icefield_{side}" for side in (_OLD, ADDED, REMOVED)])
     if any((pc.max(column).as_py() or 0) > 1 for column in counts.columns):
-        raise several_rows(node)
-
-
-def several_rows(node: Node) -> PromiseBroken:
-    """The refusal of a function that accumulates into more than one row a key."""
-    return PromiseBroken(
-        f"the function of {node.name} gives more than one row for a key, but accumulate() merges one with one",
-        where=str(node.location),
-        remedy=f"group by {', '.join(node.keys)} alone, or declare it by_key({', '.join(map(repr, node.keys))})",
-    )
+        raise PromiseBroken(
+            f"the function of {node.name} gives more than one row for a key, but accumulate() merges one with one",
+            where=str(node.location),
+            remedy=f"group by {', '.join(node.keys)} alone, or declare it by_key({', '.join(map(repr, node.keys))})",
+        )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from icefield.engine.tables import Tables
     from icefield.graph import Node
 
-#: A table of fewer rows is written anew: that is quicker than taking rows out of it, and leaves nothing to compact.
+#: A table of fewer rows is written anew: one query in place of two, and nothing to compact.
 SMALL_TABLE = 100_000
 #: More partitions than this are not listed in one condition.
 _FEW_PARTITIONS = 500
@@ -83,8 +83,7 @@ class Fresh:
 
 def replace_keys(tables: Tables, node: Node, table: str, total: int, keys: KeySet, fresh: Fresh, scratch: Path) -> None:
     """All rows of these keys go, the given ones come."""
-    base = tables.branch.base_metadata(table)
-    old = tables.read(table, base["current-snapshot-id"] if base else None)
+    old = tables.before(table)
     if table == node.name and set(node.partitioned_by) == set(node.keys) and keys.count <= _FEW_PARTITIONS:
         tables.replace_partitions(table, keys, fresh.rows.select(*old.columns))
     elif total <= SMALL_TABLE:
@@ -98,6 +97,7 @@ def tell(tables: Tables, node: Node, change: Stored) -> str:
     """Writes what changed into the table beside; its name."""
     table = changes_of(node.name)
     comment = f"What each run removed from {node.name} and added to it."
-    tables.ready(table, change.frame.schema, None, comment)
+    # Columns only change with a rebuild, and whoever follows has rebuilt since then, too: nobody needs what was told.
+    tables.ready(table, change.frame.schema, None, comment, remake=True)
     tables.append_stored(table, change)
     return table

@@ -135,10 +135,7 @@ class Stage:
 
     def _try_promise(self, node: Node, step: Step) -> None:
         """Whenever everything was computed, some keys are computed the other way as well."""
-        staged = self.tables.branch.staged_metadata(node.name)
-        assert staged is not None
-        built = self.tables.read(node.name, staged["current-snapshot-id"])
-        try_promise(self.renewal(node, step), built, self.measures.get(node.name))
+        try_promise(self.renewal(node, step), self.tables.staged(node.name), self.measures.get(node.name))
 
     # -- reading
 
@@ -150,7 +147,8 @@ class Stage:
             return finish(output) if finish else output, ()
         measures = store(output, self.scratch(node) / "measures").frame  # both tables come from the same values
         name = measures_of(node.name)
-        self._replace_or_append(name, measures, None, step, f"The measures behind {node.name}.")
+        self.tables.ready(name, measures.schema, None, f"The measures behind {node.name}.", remake=True)
+        self.tables.overwrite(name, measures)
         return finish(measures) if finish else measures, (name,)
 
     def _frames(self, node: Node, step: Step, landed: Landed | None) -> dict[str, DataFrame]:
@@ -195,9 +193,7 @@ class Stage:
         if landed is None and not rows and not unique:
             return quality.Split(good=output)
         if landed is None:  # evaluated once: what is kept and what is not must come from the same rows
-            place = str(self.scratch(node) / "output")
-            output.write.mode("overwrite").parquet(place)
-            output = self.tables.spark.read.schema(output.schema).parquet(place)
+            output = store(output, self.scratch(node) / "output").frame
         old = None
         if step.action == "append" and state is not None and state.version.snapshot is not None:
             old = Published(self.tables, node.name, state.version.snapshot)
@@ -294,15 +290,12 @@ class Stage:
         """Tells followers what a table that was computed again changed, if that is less than half of it."""
         if node.name not in self.followed:
             return None
-        staged = self.tables.branch.staged_metadata(node.name)
-        assert staged is not None
-        before = self.tables.read(node.name, state.version.snapshot)
-        after = self.tables.read(node.name, staged["current-snapshot-id"])
+        before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
         if before.columns != after.columns:
             return None
         change = numbered(difference(before, after, node.volatile), state.version.number + 1)
         stored = store(change, self.scratch(node) / "difference")
-        if stored.count() > max(state.rows, meta.total_records(staged)):  # a changed row is told twice: old and new
+        if stored.count() > max(state.rows, self._counts(node.name)[0]):  # a changed row is told twice: old and new
             return None
         return tell(self.tables, node, stored)
 
@@ -312,10 +305,7 @@ class Stage:
             return True
         if added != removed or removed != state.rows:
             return False
-        staged = self.tables.branch.staged_metadata(node.name)
-        assert staged is not None
-        before = self.tables.read(node.name, state.version.snapshot)
-        after = self.tables.read(node.name, staged["current-snapshot-id"])
+        before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
         return before.columns == after.columns and same_rows(before, after, node.volatile)
 
     def _take_back(self, table: str) -> None:

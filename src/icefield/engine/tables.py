@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from icefield.errors import SchemaChanged
-from icefield.lake.ops import append_arrow, distinct_values, values_among
+from icefield.lake import metadata as meta
+from icefield.lake.rows import append_rows, distinct_values, values_among
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from icefield.engine.scratch import Stored
     from icefield.graph import Node
     from icefield.lake.branch import Branch
+    from icefield.lake.metadata import Metadata
 
 PROPERTIES = {
     "format-version": "2",
@@ -70,6 +72,14 @@ class Tables:
             return self.spark.table(self.qualified(table)).limit(0)
         # Spark resolves a table again when a query runs, so every read names its version.
         return self.spark.read.option("versionAsOf", str(snapshot)).table(self.qualified(table))
+
+    def before(self, table: str) -> DataFrame:
+        """All rows that a table had when the branch was opened."""
+        return self.read(table, _snapshot(self.branch.base_metadata(table)))
+
+    def staged(self, table: str) -> DataFrame:
+        """All rows that a table has on the branch now."""
+        return self.read(table, _snapshot(self.branch.staged_metadata(table)))
 
     def read_between(self, table: str, start: int, end: int) -> DataFrame:
         """The rows appended after one version, up to another; the plan made sure that only appends lie there."""
@@ -145,7 +155,7 @@ class Tables:
     def append_few(self, table: str, rows: pa.Table) -> None:
         """Adds a few rows, without a query."""
         if rows.num_rows:
-            append_arrow(self.branch, table, rows)
+            append_rows(self.branch, table, rows)
 
     def distinct(self, table: str, snapshot: int | None, columns: Sequence[str]) -> int:
         """How many different values some columns have."""
@@ -175,6 +185,11 @@ class Tables:
 
     def _writer(self, table: str, rows: DataFrame):  # type: ignore[no-untyped-def]  # noqa: ANN202 - no public type
         return rows.writeTo(self.qualified(table)).option("snapshot-property.icefield.run", self.branch.run)
+
+
+def _snapshot(metadata: Metadata | None) -> int | None:
+    found = None if metadata is None else meta.current_snapshot(metadata)
+    return None if found is None else int(found["snapshot-id"])
 
 
 def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | None) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
@@ -22,7 +23,7 @@ from icefield.engine.rows import plain
 from icefield.engine.scratch import Stored, store
 from icefield.engine.tables import quoted
 from icefield.errors import PromiseBroken
-from icefield.lake.ops import some_rows
+from icefield.lake.rows import some_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,7 +114,8 @@ class _Sample:
         place = renewal.scratch / f"sample-{edge.parameter}"
         place.mkdir(parents=True, exist_ok=True)
         for half in (0, 1):
-            pq.write_table(found.take(list(range(half, found.num_rows, 2))), place / f"{half}.parquet")
+            rows = pa.array(range(half, found.num_rows, 2), pa.int64())
+            pq.write_table(found.take(rows), place / f"{half}.parquet")
         reader = renewal.tables.spark.read.schema(like.schema)
         return cls(reader.parquet(str(place)), [reader.parquet(str(place / f"{half}.parquet")) for half in (0, 1)])
 

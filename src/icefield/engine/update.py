@@ -15,6 +15,7 @@ from icefield.engine.quality import Split
 from icefield.engine.replacing import Fresh, put, replace_keys, require_own_keys, tell
 from icefield.engine.scratch import Stored, store
 from icefield.engine.tables import quoted
+from icefield.errors import SchemaChanged
 from icefield.failpoint import failpoint
 from icefield.graph import measures_of, quarantine_of
 from icefield.lake import metadata as meta
@@ -104,16 +105,21 @@ class _Update:
         before = touched.restrict(self._published)
         return _Found(touched=touched, before=before, output=self.renewal.again(touched))
 
-    def merge(self) -> _Found:
-        """accumulate: measures of what came and went, merged into the stored ones; its cost is that of the change."""
+    def merge(self) -> _Found | MostChanged:
+        """accumulate: measures of what came and went, merged into the stored ones; its cost is that of the change.
+
+        A table without rows is built instead: its promise could not be tried before.
+        """
         name, like = self.node.name, self.stage.measures[self.node.name]
         delta = self.renewal.delta(like)
         touched = KeySet(self.node.keys, delta, delta.count())
+        if touched.count and not self.state.rows:
+            return MostChanged(touched=touched.count, keys=0)
         finish: Finish = self.stage.finishes.get(name, lambda rows: rows)
         if name not in self.stage.apart:
             found = self.renewal.merged(touched, self._published, like)
             return _Found(touched=touched, before=found.before, output=finish(found.measures))
-        beside = self.stage.tables.read(measures_of(name), self._base_snapshot(measures_of(name)))
+        beside = self.stage.tables.before(measures_of(name))
         found = self.renewal.merged(touched, beside, like)
         measures = store(found.measures, self.scratch / "measures")
         before = touched.restrict(self._published)
@@ -153,16 +159,19 @@ class _Update:
 
     def _difference(self, before: DataFrame, after: DataFrame) -> Stored:
         """What goes and what comes, once equal pairs have cancelled; evaluated once."""
+        if set(before.columns) != set(after.columns):  # code that was accepted without a rebuild
+            raise SchemaChanged(
+                f"the columns of {self.node.name} are {', '.join(before.columns)}, and its function gives"
+                f" {', '.join(after.columns)}",
+                where=str(self.node.location),
+                remedy="let the table be rebuilt: run it without --accept, or with --full-refresh",
+            )
         change = difference(before, after.select(*before.columns), self.node.volatile)
         return store(numbered(change, self.state.version.number + 1), self.scratch / "difference")
 
     @property
     def _published(self) -> DataFrame:
         return self.stage.tables.read(self.node.name, self.state.version.snapshot)
-
-    def _base_snapshot(self, table: str) -> int | None:
-        base = self.stage.tables.branch.base_metadata(table)
-        return None if base is None else base["current-snapshot-id"]
 
     def _most(self, touched: int) -> MostChanged | None:
         keys = self.state.rows
@@ -195,7 +204,7 @@ class _Update:
             before = self.stage.tables.branch.base_metadata(name)
             if not (split.quarantined or (before and meta.total_records(before))):
                 return ()
-            kept = touched.without(self.stage.tables.read(name, self._base_snapshot(name)))
+            kept = touched.without(self.stage.tables.before(name))
             waiting = kept.unionByName(waiting, allowMissingColumns=True)
         elif not split.quarantined:
             return ()

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from icefield.engine.analyse import visible
 from icefield.engine.difference import CHANGE, REMOVED, difference
 from icefield.engine.quality import kept
+from icefield.engine.scratch import store
 from icefield.engine.trial import comparable
 
 if TYPE_CHECKING:
@@ -52,9 +53,7 @@ def compared(stage: Stage, node: Node, state: TableState, right: DataFrame) -> V
     held = stage.tables.read(node.name, state.version.snapshot)
     columns = [column for column in held.columns if column not in node.volatile]
     apart = difference(comparable(held.select(*columns)), comparable(right.select(*columns)))
-    place = stage.scratch(node) / "verify"
-    apart.write.mode("overwrite").parquet(str(place))
-    found = stage.tables.spark.read.schema(apart.schema).parquet(str(place))
+    found = store(apart, stage.scratch(node) / "verify").frame
     counts = found.agg(F.count_if(F.col(CHANGE) == REMOVED), F.count("*")).first()
     assert counts is not None
     too_many, all_of_them = counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from icefield.declare import Ref, Source, Table
+from icefield.declare import Keyed, Ref, Source, Table
 from icefield.declare.suggest import did_you_mean, nearest
 from icefield.errors import CyclicTables, DeclarationError, DuplicateTable, InvalidOption, UnknownInput, UnknownTable
 from icefield.graph.nodes import Edge
@@ -69,6 +69,12 @@ def wire(table: Table, names: Names) -> tuple[Edge, ...]:
             f"{table.name} takes rows from two sources",
             where=str(table.location),
             remedy="give each source a table of its own and unite those",
+        )
+    if isinstance(table.refresh, Keyed) and any(edge.source is not None for edge in edges):
+        raise InvalidOption(
+            f"{table.name} takes rows from a source, which can be appended or read in full, not refreshed by key",
+            where=str(table.location),
+            remedy="let a table with append() take the rows in, and this one read it",
         )
     return edges
 

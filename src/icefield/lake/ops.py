@@ -150,54 +150,6 @@ def open_catalog(branch: Branch) -> SqlCatalog:
     )
 
 
-def some_rows(branch: Branch, table: str, snapshot: int | None, count: int) -> pa.Table:
-    """A few rows of a table of a branch, any of them."""
-    catalog = open_catalog(branch)
-    try:
-        return catalog.load_table(table).scan(snapshot_id=snapshot, limit=count).to_arrow()
-    finally:
-        catalog.close()
-
-
-def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted: pa.Array) -> pa.Table:
-    """Which of some values a column of a table has; read in parts, so that memory does not grow with the table."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    catalog = open_catalog(branch)
-    try:
-        scan = catalog.load_table(table).scan(snapshot_id=snapshot, selected_fields=(column,))
-        found = [
-            batch.filter(pc.is_in(batch[column], value_set=wanted.cast(batch[column].type)))
-            for batch in scan.to_arrow_batch_reader()
-        ]
-    finally:
-        catalog.close()
-    return pa.Table.from_batches(found) if found else pa.table({column: wanted.slice(0, 0)})
-
-
-def distinct_values(branch: Branch, table: str, snapshot: int | None, columns: tuple[str, ...]) -> int:
-    """How many different values some columns of a table have; for tables that fit into memory."""
-    catalog = open_catalog(branch)
-    try:
-        found = catalog.load_table(table).scan(snapshot_id=snapshot, selected_fields=columns).to_arrow()
-    finally:
-        catalog.close()
-    return int(found.group_by(list(columns)).aggregate([]).num_rows)
-
-
-def append_arrow(branch: Branch, table: str, rows: pa.Table) -> None:
-    """Adds a few rows to a table of a branch, without Spark."""
-    catalog = open_catalog(branch)
-    try:
-        found = catalog.load_table(table)
-        wanted = found.schema().as_arrow()
-        typed = rows.select(wanted.names).cast(wanted)
-        found.append(typed, snapshot_properties={meta.RUN: branch.run})
-    finally:
-        catalog.close()
-
-
 def _table(catalog: SqlCatalog, branch: Branch, name: str) -> Any:
     if branch.base.get(name):
         return catalog.load_table(name)

@@ -9,6 +9,7 @@ from icefield.errors import NoLake
 from icefield.lake.branch import Branch, new_branch_name
 from icefield.lake.embedded import RECORDER
 from icefield.plan import Plan, Wishes
+from icefield.run.events import TableStarted
 from icefield.run.planning import plan_project
 from icefield.run.runner import Order, Run
 
@@ -35,8 +36,8 @@ def verify_project(
     """
 
     def heard(event: Event) -> None:
-        if deep and (table := getattr(event, "action", "") and getattr(event, "table", "")):
-            listener(f"{table}, from the sources")
+        if isinstance(event, TableStarted):
+            listener(f"{event.table}, from the sources")
 
     return _Verification(project, Order(full_refresh=deep, once=True), heard).verify(selection, listener)
 
@@ -78,13 +79,13 @@ class _Verification(Run):
         node, state = self.project.graph[table], published.get(table)
         if state is None:
             return Verdict(table=table, status="not compared", detail="it was never built")
+        if state.fingerprint != node.fingerprint:
+            return Verdict(table=table, status="not compared", detail="its code changed: run first")
         listener(table)
         if self.order.full_refresh:
             return compared(stage, node, state, stage.tables.read(table, self.states[table].version.snapshot))
         if node.source is not None:
             return Verdict(table=table, status="not compared", detail="--deep reads its files again")
-        if state.fingerprint != node.fingerprint:
-            return Verdict(table=table, status="not compared", detail="its code changed: run first")
         gone = [name for name, version in state.inputs.items() if not _is_there(stage, name, version.snapshot)]
         if gone:
             told = f"the version of {', '.join(gone)} that it consumed is expired"

@@ -1,0 +1,58 @@
+"""A few rows of a branch's tables, read and added by PyIceberg, without a query of Spark's."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from icefield.lake import metadata as meta
+from icefield.lake.ops import open_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyiceberg.table import Table
+
+    from icefield.lake.branch import Branch
+
+
+@contextmanager
+def _opened(branch: Branch, table: str) -> Iterator[Table]:
+    catalog = open_catalog(branch)
+    try:
+        yield catalog.load_table(table)
+    finally:
+        catalog.close()
+
+
+def some_rows(branch: Branch, table: str, snapshot: int | None, count: int) -> pa.Table:
+    """Some rows, any of them."""
+    with _opened(branch, table) as found:
+        return found.scan(snapshot_id=snapshot, limit=count).to_arrow()
+
+
+def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted: pa.Array) -> pa.Table:
+    """Which of some values a column has; read in parts, so that memory does not grow with the table."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    with _opened(branch, table) as found:
+        parts = found.scan(snapshot_id=snapshot, selected_fields=(column,)).to_arrow_batch_reader()
+        values = wanted.cast(parts.schema.field(column).type)
+        seen = [part.filter(pc.is_in(part[column], value_set=values)) for part in parts]
+        return pa.Table.from_batches(seen, parts.schema)
+
+
+def distinct_values(branch: Branch, table: str, snapshot: int | None, columns: tuple[str, ...]) -> int:
+    """How many different values some columns have; for tables that fit into memory."""
+    with _opened(branch, table) as found:
+        values = found.scan(snapshot_id=snapshot, selected_fields=columns).to_arrow()
+    return int(values.group_by(list(columns)).aggregate([]).num_rows)
+
+
+def append_rows(branch: Branch, table: str, rows: pa.Table) -> None:
+    """Adds rows; their columns are cast to the table's."""
+    with _opened(branch, table) as found:
+        wanted = found.schema().as_arrow()
+        found.append(rows.select(wanted.names).cast(wanted), snapshot_properties={meta.RUN: branch.run})
