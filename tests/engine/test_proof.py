@@ -110,6 +110,11 @@ def test_another_key_than_the_inputs_is_not_proven(spark: Any) -> None:
     def limited(a: Any) -> Any:
         return a.limit(3).groupBy("k").agg(F.sum("v").alias("v"))
 
+    def compared(a: Any) -> Any:
+        above = "SELECT k, v FROM {a} WHERE v > (SELECT avg(v) FROM {a})"
+        return a.sparkSession.sql(above, a=a).groupBy("k").agg(F.sum("v").alias("v"))
+
+    assert not proven(spark, by_key("k"), compared, a="t.a")
     for function, inputs in [
         (other, {"a": "t.a"}), (mixed, {"a": "t.a", "b": "t.b"}), (without_group, {"a": "t.a"}),
         (joined, {"a": "t.a", "b": "t.b"}), (limited, {"a": "t.a"}),

@@ -11,7 +11,9 @@ import pytest
 from icefield.declare import (
     Reconciles,
     References,
+    accumulate,
     between,
+    by_key,
     collecting,
     expect,
     expect_table,
@@ -78,6 +80,12 @@ def build(*declare: Callable[[], object]) -> Graph:
         for one in declare:
             one()
     return build_graph(registry.tables)
+
+
+def test_a_source_is_not_refreshed_by_key() -> None:
+    for refresh in (by_key("order_id"), accumulate("order_id", amount="sum")):
+        with refused(InvalidOption, "takes rows from a source"):
+            build(lambda kind=refresh: table("s.a", source=SOURCE, refresh=kind)(reading("rows")))  # type: ignore[misc]
 
 
 def test_parameters_find_tables_by_their_last_part() -> None:

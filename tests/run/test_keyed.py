@@ -212,6 +212,10 @@ REFUSED = {
     "append() of a join with itself": (
         PromiseBroken, "joins rows", "append()", "orders.join(orders.select(F.col('id').alias('i')), F.expr('id = i'))",
     ),
+    "append() with a subquery": (
+        PromiseBroken, "compares rows with a subquery", "append()",
+        "orders.sparkSession.sql('SELECT * FROM {o} WHERE amount > (SELECT avg(amount) FROM {o})', o=orders)",
+    ),
     "a clock": (NotExact, "current_timestamp()", "append()", "orders.withColumn('now', F.current_timestamp())"),
     "a uuid": (NotExact, "uuid()", "by_key('id')", "orders.withColumn('u', F.expr('uuid()'))"),
     "first() of many": (
@@ -226,7 +230,7 @@ REFUSED = {
         "orders.groupBy('customer').agg(F.sum('amount').alias('s'), F.count('*').alias('n'))",
     ),
     "accumulate() of a join": (
-        PromiseBroken, "joins rows of two inputs", "accumulate('customer', s='sum')",
+        PromiseBroken, "joins rows that arrive", "accumulate('customer', s='sum')",
         "orders.join(orders.select(F.col('id').alias('i')), F.expr('id = i')).groupBy('customer')"
         ".agg(F.sum('amount').alias('s'))",
     ),
@@ -245,6 +249,45 @@ def test_a_broken_promise_is_refused_before_anything_is_written(tmp_path: Path, 
     with pytest.raises(error, match=told.replace("(", r"\(").replace(")", r"\)")):
         project.run()
     assert "bronze.orders" not in project.lake.pointers()
+
+
+def test_what_stands_beside_a_table_follows_a_change_of_its_columns(tmp_path: Path) -> None:
+    """Measures kept beside, and the changes told, are icefield's own: nobody has to make them anew by hand."""
+    project = project_of(tmp_path, BESIDE.replace("{measures}", "n='count', m='last'").replace("{more}", LAST))
+    project.run()
+    project.land("2.csv", [order(3)])
+    project.run()
+    project.declare(HEAD + BESIDE.replace("{measures}", "n='count'").replace("{more}", ""))
+    assert outcome(project.run(full_refresh=True), "silver.counts").action == "rebuild"
+    project.land("3.csv", [order(4)])
+    assert outcome(project.run(), "silver.counts").action == "update"
+    assert sorted(project.ask("SELECT customer, n2::INT FROM gold.doubled")) == [("ann", 6), ("bob", 2)]
+
+
+LAST = ", F.max(F.struct('at', 'id')).alias('m')"
+BESIDE = """
+def shown(measures):
+    return measures.select("customer", (F.col("n") + 0).alias("shown_n"))
+
+
+@table("silver.counts", refresh=accumulate("customer", {measures}, finish=shown))
+def counts(orders):
+    return orders.groupBy("customer").agg(F.count("*").alias("n"){more})
+
+
+@table("gold.doubled", refresh=by_key("customer"))
+def doubled(counts):
+    return counts.select("customer", (F.col("shown_n") * 2).alias("n2"))
+"""
+
+
+def test_a_table_that_was_empty_is_built_so_that_its_promise_is_tried(tmp_path: Path) -> None:
+    project = project_of(tmp_path, SQUARES)
+    project.land("1.csv", [])
+    first = project.run()
+    assert first.status == "published", first.error
+    project.land("2.csv", [order(1), order(2), order(3), order(4)])
+    assert "ICE-125 gold.squares" in project.run().error
 
 
 LOOKED_UP = """
