@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from icefield.engine import quality, tables
 from projects import TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark
@@ -121,10 +123,20 @@ DIRTY = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module", params=["few", "many"])
+def size(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Few rows are split by Arrow once Spark has evaluated them; of many only the suspicious ones are."""
+    with pytest.MonkeyPatch.context() as patched:
+        if request.param == "many":
+            patched.setattr(quality, "FEW_ROWS", 0)
+            patched.setattr(tables, "FEW_ROWS", 0)
+        yield request.param
+
+
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[TinyProject, list[Any]]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory, size: str) -> tuple[TinyProject, list[Any]]:
     """Three runs over a partitioned, a sorted and a full table: clean and dirty rows, more of both, an empty file."""
-    project = tiny(tmp_path_factory.mktemp("outcomes") / "p", ALL_OUTCOMES)
+    project = tiny(tmp_path_factory.mktemp(f"outcomes-{size}") / "p", ALL_OUTCOMES)
     results = []
     for lines in ([*days(10, 200), *DIRTY], [*days(1000, 50), *DIRTY], []):
         project.land(f"{len(results)}.csv", lines)
@@ -234,6 +246,7 @@ def orders(rows):
     assert project.ask("SELECT status FROM ops.runs") == [("failed",)]
 
 
+@pytest.mark.usefixtures("size")
 def test_a_function_that_makes_several_rows_of_one_keeps_the_first_of_each_key(tmp_path: Path) -> None:
     source = (
         IMPORTS
@@ -251,6 +264,7 @@ def orders(rows):
     assert project.ask("SELECT count(*) FROM bronze.orders__quarantine") == [(2,)]
 
 
+@pytest.mark.usefixtures("size")
 def test_several_unique_checks_each_take_their_own(tmp_path: Path) -> None:
     source = (
         IMPORTS

@@ -347,3 +347,19 @@ def delete(project: TinyProject, table: str, condition: str) -> None:
         warnings.simplefilter("ignore", UserWarning)
         catalog.load_table(table).delete(condition)
     catalog.close()
+
+
+DAILY = """
+@table("gold.daily", refresh=by_key("id"), partitioned_by=["days(at)"])
+def daily(orders):
+    return orders.select("id", "at", "amount")
+"""
+
+
+@pytest.mark.usefixtures("always")
+def test_keys_that_only_come_find_their_partitions(tmp_path: Path) -> None:
+    project = project_of(tmp_path, DAILY)
+    project.run()
+    project.land("2.csv", [order(3, at="2026-08-02 10:00:00")])
+    assert outcome(project.run(), "gold.daily").rows_added == 1
+    require_exact(project, "gold.daily")

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from icefield.declare import Accumulate, Append, ExpectTable, Full, Reconciles, References, format_columns
 from icefield.engine.author import is_sparks, line_of, told
 from icefield.engine.frames import empty_frame
-from icefield.engine.origin import IDENTITY, ORIGIN
+from icefield.engine.origin import IDENTITY, ORIGIN, visible
 from icefield.engine.promises import finished, measured, require_exact, require_keys, require_rows_alone, require_united
 from icefield.engine.proof import is_proven
 from icefield.engine.quality import splitting
@@ -96,11 +96,6 @@ def _require_promise(node: Node, inputs: Mapping[str, DataFrame], output: DataFr
         require_united(node, inputs, output)
     if not isinstance(node.refresh, Full):
         require_exact(node, output)
-
-
-def visible(frame: DataFrame) -> DataFrame:
-    """A frame without icefield's own columns."""
-    return frame.select(*(f"`{column}`" for column in frame.columns if not column.startswith("_icefield")))
 
 
 def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> DataFrame:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,14 +16,14 @@ from icefield.engine import formats
 from icefield.engine.frames import empty_frame
 from icefield.engine.lineage import hands_through
 from icefield.engine.origin import ARRIVAL, IDENTITY, PROBLEM, RAW, ROW
-from icefield.engine.reading import write_raw
+from icefield.engine.reading import fetch_raw
+from icefield.engine.scratch import Folder, Stored, store
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
@@ -34,26 +35,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)  # no slots: what is counted once is kept
 class Landed:
-    """Lines taken in: `rows` are what the author's function is handed, `problems` the malformed lines, if any."""
+    """Lines taken in: `rows` are what the author's function is handed, `problems` malformed lines.
+
+    `exact` are the rows that Spark decided about: they may be malformed as well.
+    """
 
     rows: DataFrame
-    problems: DataFrame | None
+    problems: Folder
     counts: Mapping[int, int]
     provenance: tuple[str, ...]
     root: Path
     received: Received
     reading: Reading
-    exact: DataFrame | None = None
+    exact: Stored | None = None
 
     @cached_property
     def malformed(self) -> int:
         """How many lines are malformed."""
-        files = (self.reading.folder / "problems").glob("*.parquet")
-        count = sum(pq.read_metadata(file).num_rows for file in files)
-        if self.exact is not None:
-            told = pq.read_table(self.reading.folder / "exact", columns=[PROBLEM])[PROBLEM]
-            count += len(told) - told.null_count
-        return int(count)
+        told = [] if self.exact is None else [part[PROBLEM] for part in self.exact.batches([PROBLEM])]
+        return self.problems.count() + sum(int(len(problems) - problems.null_count) for problems in told)
 
     def repeated(self, columns: Sequence[str], output: DataFrame) -> NDArray[np.int64] | None:
         """The keys that more than one line has, where reading saw all of them; None where `output` changed them."""
@@ -61,27 +61,29 @@ class Landed:
             return None
         return self.reading.repeated[columns[0]] if hands_through(self.rows, output, columns[0]) else None
 
-    def values(self, column: str) -> pa.Array:
-        """The values of a column in all lines that could be read; only for columns that reading watched."""
-        place = self.reading.folder / "rows"
-        found = (
-            pq.read_table(place, columns=[column])[column] if self.reading.rows else pa.chunked_array([], pa.int64())
-        )
-        return pc.unique(found.drop_null())
+    def values(self, column: str) -> NDArray[np.int64]:
+        """The values of a column in all lines that could be read, sorted; only for columns that reading watched."""
+        parts = Folder(self.reading.folder / "rows").batches([column])
+        found = [part[column].drop_null().cast(pa.int64()).to_numpy() for part in parts]
+        return np.unique(np.concatenate([np.array([], np.int64), *found]))
 
-    def raw_of(self, wanted: pa.Table, scratch: Path) -> DataFrame | None:
-        """The bytes of rows, wanted by file and line, as a frame with these."""
-        wanted = wanted.filter(pc.is_valid(wanted[ROW]))
-        if not wanted.num_rows:
-            return None
-        spark, columns = self.rows.sparkSession, [*IDENTITY, RAW]
-        frames = [] if self.exact is None else [self.exact.where(f"{RAW} IS NOT NULL").select(*columns)]
-        lines = [taken.arrival for taken in self.received.of_lines()]
-        of_lines = wanted.filter(pc.is_in(wanted[ARRIVAL], value_set=pa.array(lines, pa.int64())))
-        if of_lines.num_rows:
-            write_raw(self.root, self.received.intakes, of_lines, scratch)
-            frames.append(spark.read.schema(f"{ARRIVAL} BIGINT, {ROW} BIGINT, {RAW} BINARY").parquet(str(scratch)))
-        return reduce(lambda a, b: a.unionByName(b), frames) if frames else None
+    def unreadable(self) -> Iterator[pa.Table]:
+        """The malformed lines, in batches: where they stand, their bytes, what is wrong with them."""
+        known = [*(name for name in self.provenance if name != "source_line"), *IDENTITY, RAW, PROBLEM]
+        for folder in (self.problems, *filter(None, [self.exact])):
+            for lines in folder.batches(known):
+                yield lines.filter(pc.is_valid(lines[PROBLEM]))
+
+    def raw_of(self, wanted: pa.Table) -> pa.Array:
+        """The bytes of rows, wanted by file and line; NULL where a row has none."""
+        origin = list(zip(wanted[ARRIVAL].to_pylist(), wanted[ROW].to_pylist(), strict=True))
+        found = fetch_raw(self.root, self.received.of_lines(), origin)
+        if self.exact is not None:  # rows of Parquet files are no lines: their bytes were kept when they were read
+            for part in self.exact.batches([*IDENTITY, RAW]):
+                kept = part.filter(pc.and_(pc.is_valid(part[RAW]), pc.is_in(part[ROW], value_set=wanted[ROW])))
+                columns = (kept[name].to_pylist() for name in (*IDENTITY, RAW))
+                found |= {(arrival, row): raw for arrival, row, raw in zip(*columns, strict=True)}
+        return pa.array([found.get(one) for one in origin], pa.binary())
 
 
 def land(spark: SparkSession, root: Path, source: Files, received: Received) -> Landed:
@@ -94,26 +96,17 @@ def land(spark: SparkSession, root: Path, source: Files, received: Received) -> 
         *(formats.parquet(spark, root, source, group) for group in _alike(parquet)),
     ]
     schema = formats.schema(source)
-    exact = None
-    if frames:
-        place = str(reading.folder / "exact")
-        reduce(lambda a, b: a.unionByName(b), frames).write.mode("overwrite").option("compression", "lz4").parquet(
-            place
-        )
-        exact = spark.read.schema(schema).parquet(place)
-    good = [str(reading.folder / "rows")] if reading.rows else []
-    aside = [str(reading.folder / "problems")] if reading.problems else []
-    decided = [] if exact is None else [str(reading.folder / "exact")]
-    rows = _read(spark, schema, [*good, *decided])
-    problems = _read(spark, schema, [*aside, *decided])
-    if exact is not None and rows is not None and problems is not None:
-        rows, problems = rows.where(f"{PROBLEM} IS NULL"), problems.where(f"{PROBLEM} IS NOT NULL")
-    if rows is None:
-        rows = empty_frame(spark, schema)
+    exact = store(reduce(lambda a, b: a.unionByName(b), frames), reading.folder / "exact") if frames else None
+    if reading.rows:
+        rows = spark.read.schema(schema).parquet(str(reading.folder / "rows"), *([str(exact.place)] if exact else []))
+    else:
+        rows = empty_frame(spark, schema) if exact is None else exact.frame
+    if exact is not None:
+        rows = rows.where(f"{PROBLEM} IS NULL")
     handed = [quoted(column.name) for column in source.columns]
     return Landed(
         rows=rows.withColumn("source_line", F.col(ROW)).select(*handed, *IDENTITY),
-        problems=None if problems is None else problems.withColumn("source_line", F.col(ROW)),
+        problems=Folder(reading.folder / "problems"),
         counts={**reading.counts, **{taken.arrival: _count(root, taken) for taken in parquet}},
         provenance=(*source.parts, "source_file", "source_line", "ingested_at"),
         root=root,
@@ -121,10 +114,6 @@ def land(spark: SparkSession, root: Path, source: Files, received: Received) -> 
         reading=reading,
         exact=exact,
     )
-
-
-def _read(spark: SparkSession, schema: str, places: list[str]) -> DataFrame | None:
-    return spark.read.schema(schema).parquet(*places) if places else None
 
 
 def _count(root: Path, taken: Intake) -> int:

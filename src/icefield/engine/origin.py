@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 #: Where a row came from: its file's place in the order of arrival, and its line there (of a Parquet file: its row),
 #: from 1. These travel with a row through the author's function.
 ARRIVAL, ROW = "_icefield_arrival", "_icefield_row"
@@ -13,3 +18,8 @@ RAW, PROBLEM = "_icefield_raw", "_icefield_problem"
 REASONS, FATE = "_icefield_reasons", "_icefield_fate"
 #: How the reason of a line that could not be read begins.
 MALFORMED = "malformed"
+
+
+def visible(frame: DataFrame) -> DataFrame:
+    """A frame without icefield's own columns."""
+    return frame.select(*(f"`{column}`" for column in frame.columns if not column.startswith("_icefield")))

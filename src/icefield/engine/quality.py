@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from icefield.declare import Unique
-from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, MALFORMED, PROBLEM, RAW, REASONS, ROW
+from icefield.engine.aside import FAILING, KEPT, Judged, Verdict, count_told, gather
+from icefield.engine.origin import FATE, IDENTITY, MALFORMED, REASONS, visible
 from icefield.engine.repair import discard, mend
 from icefield.engine.repeats import Keys, flagged, hashes_of, late, small
 from icefield.engine.scratch import store
-from icefield.engine.tables import quoted, text
+from icefield.engine.tables import FEW_ROWS, quoted, text
 from icefield.errors import RowsLost
 
 if TYPE_CHECKING:
@@ -34,26 +35,26 @@ if TYPE_CHECKING:
     from icefield.declare import Check, RowCheck
     from icefield.engine.intake import Landed
     from icefield.engine.repair import Decided
+    from icefield.engine.scratch import Stored
     from icefield.engine.tables import Published
     from icefield.graph import Node
 
 SPLITTING = ("quarantine", "drop")
-_FAILED, _FETCHED = "_icefield_failed", "_icefield_fetched"
+_FAILED = "_icefield_failed"
 _MARKS = (_FAILED, REASONS, FATE)
-_BETWEEN = "\x1f"
 
 
 @dataclass(slots=True)
 class Split:
-    """Rows of one refresh, split; `bad` are the ones that are not kept, with their reasons and fate.
+    """Rows of one refresh, split; `bad` are the ones that are not kept, with their bytes, reasons and fate.
 
-    `unfetched` tells file and line of those whose bytes are not at hand.
+    `stored` are the good ones where they lie in a scratch folder already.
     """
 
     good: DataFrame
-    bad: DataFrame | None = None
+    bad: Stored | None = None
+    stored: Stored | None = None
     passing: DataFrame | None = None
-    unfetched: pa.Table | None = None
     duplicates: int = 0
     failures: dict[str, int] = field(default_factory=dict)
     quarantined: int = 0
@@ -101,23 +102,24 @@ def split(
         marked = _mended(marked, decided, _all_hold(row_checks), scratch)
     passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS)
     result = Split(good=passing, passing=passing)
-    told = [] if landed is None else [(MALFORMED, "quarantine", landed.malformed)]
-    frames = [] if landed is None or landed.problems is None else [_malformed(landed, landed.problems, output)]
-    if row_checks or unique_checks:
+    few = landed is not None and sum(landed.counts.values()) <= FEW_ROWS
+    picked = None
+    if row_checks or unique_checks or few:
         untouched = None if replayed or landed is None else landed
-        repeats = [_Late(check, n, passing, untouched, old, scratch) for n, check in enumerate(unique_checks)]
-        picked = _Picked(marked, repeats, scratch / "picked")
-        frames += [picked.failing, *(one.frame for one in picked.late)]
-        told += picked.told
-        result.unfetched = picked.origins
-        result.good = reduce(lambda rows, one: one.taken_out_of(rows), picked.late, passing)
-        result.duplicates = sum(one.count for one in picked.late)
-    if frames:
-        result.bad = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
-    if result.bad is not None and decided is not None and decided.of("discard"):
-        result.bad = store(discard(result.bad, decided, output.schema, scratch), scratch / "bad").frame
-        told = _told(pq.read_table(scratch / "bad", columns=[REASONS, FATE]))
-    _count(result, told)
+        repeats = [_Late(check, n, passing, untouched, old, scratch, few=few) for n, check in enumerate(unique_checks)]
+        picked = _Picked(marked, repeats, scratch / "picked", everything=few)
+        result.duplicates = sum(one.count for one in repeats)
+        if few:  # all of them are evaluated, and only once
+            result.stored = picked.judged.kept(visible(passing), scratch / "kept")
+            result.good, result.passing = result.stored.frame, None
+        else:
+            result.good = reduce(lambda rows, one: one.taken_out_of(rows), repeats, passing)
+    if (picked and picked.gone) or (landed and landed.malformed):
+        judged = picked.judged if picked else None
+        result.bad = gather(output.sparkSession, output.schema, judged, landed, scratch / "aside")
+        if decided is not None and decided.of("discard"):
+            result.bad = store(discard(result.bad.frame, decided, output.schema, scratch), scratch / "bad")
+        _count(result, count_told(result.bad))
     return result
 
 
@@ -149,32 +151,30 @@ def _mended(marked: DataFrame, decided: Decided, all_hold: str, scratch: Path) -
 
 
 class _Picked:
-    """The few rows that fail a check or may repeat a key, found in one pass over all of them."""
+    """The few rows that fail a check or may repeat a key, found in one pass over all of them.
 
-    def __init__(self, marked: DataFrame, late: Sequence[_Late], place: Path) -> None:
-        suspicious = marked
-        for one in late:
-            suspicious = one.flag(suspicious)
-        wanted = " OR ".join([_FAILED, *(one.flag_name for one in late)])
-        rows = store(suspicious.where(wanted).select(*(quoted(c) for c in marked.columns)), place).frame
-        has_origin = set(IDENTITY) <= set(rows.columns)
+    `everything`: where all rows are few, all of them, with what was decided about each.
+    """
+
+    def __init__(self, marked: DataFrame, late: Sequence[_Late], place: Path, *, everything: bool) -> None:
+        rows = marked
+        if not everything:
+            for one in late:
+                rows = one.flag(rows)
+            rows = rows.where(" OR ".join([_FAILED, *(one.flag_name for one in late)]))
+        stored = store(rows.select(*(quoted(column) for column in marked.columns)), place)
         keys = {column for one in late for column in one.check.columns}
-        known = [*IDENTITY, *keys] if has_origin else []
-        table = pq.read_table(place, columns=[*dict.fromkeys(known), *_MARKS])
-        failed = table[_FAILED].to_numpy()
-        self.failing = rows.where(_FAILED).drop(_FAILED)
-        self.told = _told(table.filter(pa.array(failed)))
-        self.late = []
-        alive = ~failed
-        gone = [table.filter(pa.array(failed))]
-        for one in late:
-            found = one.decide(rows.where(f"NOT {_FAILED}").drop(*_MARKS), table, alive)
-            if one.count:
-                self.late.append(one)
-                self.told.append((one.check.name, str(one.check.otherwise), one.count))
-                alive[found] = False
-                gone.append(table.take(pa.array(found)))
-        self.origins = pa.concat_tables(gone).select(list(IDENTITY)) if has_origin else None
+        table = stored.arrow([_FAILED, *(dict.fromkeys([*IDENTITY, *keys]) if late else [])])
+        decisions = np.where(table[_FAILED].to_numpy(), FAILING, KEPT)
+        for number, one in enumerate(late):
+            decisions[one.decide(marked.schema, table, decisions == KEPT)] = number
+        verdicts = [Verdict(one.check.name, str(one.check.otherwise)) for one in late]
+        self.judged = Judged(stored, decisions, verdicts)
+
+    @property
+    def gone(self) -> bool:
+        """Whether any row is not kept."""
+        return bool(np.any(self.judged.decisions != KEPT))
 
 
 class _Late:
@@ -188,6 +188,8 @@ class _Late:
         landed: Landed | None,
         old: Published | None,
         scratch: Path,
+        *,
+        few: bool,
     ) -> None:
         self.check = check
         self.flag_name = f"_icefield_suspect_{number}"
@@ -198,6 +200,8 @@ class _Late:
         if at_hand is not None and landed is not None:
             self._value, self._wanted = F.col(quoted(check.columns[0])).cast("bigint"), at_hand
             count = sum(landed.counts.values())
+        elif few:  # whoever repeats another is found among all of them
+            self._value, self._wanted, count = keys.hash, np.array([], np.int64), FEW_ROWS
         else:
             self._value, (count, self._wanted) = keys.hash, keys.repeated()
         self._known = (
@@ -218,25 +222,24 @@ class _Late:
         """The rows, with a flag where a key may be repeated."""
         return flagged(rows, self._value, self._wanted, self.flag_name, self._folder / "suspects.parquet")
 
-    def decide(self, rows: DataFrame, table: pa.Table, alive: NDArray[np.bool_]) -> NDArray[np.intp]:
+    def decide(self, schema: StructType, table: pa.Table, alive: NDArray[np.bool_]) -> NDArray[np.intp]:
         """Which of the rows are late, among those that are not out already; they are looked at in `table`."""
         at = np.flatnonzero(alive)
         found = at[late(table.take(pa.array(at)), self.check.columns, self._known)]
         self.count = len(found)
-        place = self._folder / "late.parquet"
-        self._folder.mkdir(parents=True, exist_ok=True)
-        names = [*IDENTITY, *self.check.columns]
-        pq.write_table(table.select(names).take(pa.array(found)), place)
-        schema = rows.select(*(quoted(name) for name in names)).schema
-        self._rows = small(rows.sparkSession.read.schema(schema).parquet(str(place)), self.count)
-        reasons, fate = F.array(F.lit(self.check.name)).alias(REASONS), F.lit(str(self.check.otherwise)).alias(FATE)
-        same = rows.join(self._rows, names, "left_semi")
-        self.frame = same.select(*(quoted(column) for column in rows.columns), reasons, fate)
+        self._late = table.select([*IDENTITY, *self.check.columns]).take(pa.array(found))
+        self._schema = StructType([schema[name] for name in self._late.column_names])
         return found
 
     def taken_out_of(self, rows: DataFrame) -> DataFrame:
         """The rows without the late ones."""
-        kept = rows.join(self._rows, [*IDENTITY, *self.check.columns], "left_anti")
+        if not self.count:
+            return rows
+        place = self._folder / "late.parquet"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(self._late, place)
+        gone = small(rows.sparkSession.read.schema(self._schema).parquet(str(place)), self.count)
+        kept = rows.join(gone, self._late.column_names, "left_anti")
         return kept.select(*(quoted(column) for column in rows.columns))
 
 
@@ -250,29 +253,13 @@ def _fate(checks: tuple[RowCheck, ...]) -> str:
     return f"CASE WHEN {held} THEN 'quarantine' ELSE 'drop' END"
 
 
-def _malformed(landed: Landed, problems: DataFrame, output: DataFrame) -> DataFrame:
-    """Lines that never reached the function; a line that cannot be read has no values, only its bytes."""
-    known = [*IDENTITY, RAW, *(name for name in landed.provenance if name in output.columns)]
-    reasons = F.array(F.col(PROBLEM)).alias(REASONS)
-    return problems.select(*(quoted(name) for name in known), reasons, F.lit("quarantine").alias(FATE))
-
-
-def _told(bad: pa.Table) -> list[tuple[str, str, int]]:
-    """Reasons (together, where a row has several), fate, and how many rows have them."""
-    joined = pc.binary_join(bad[REASONS].cast(pa.list_(pa.string())), _BETWEEN)
-    counted = (
-        pa.table({"reasons": joined, "fate": bad[FATE]}).group_by(["reasons", "fate"]).aggregate([([], "count_all")])
-    )
-    return [(row["reasons"], row["fate"], row["count_all"]) for row in counted.to_pylist()]
-
-
-def _count(result: Split, told: Sequence[tuple[str, str, int]]) -> None:
+def _count(result: Split, told: Sequence[tuple[list[str], str, int]]) -> None:
     """Counts every reason and every fate, from the rows that were set aside."""
     for reasons, fate, count in told:
         if fate == "discard":  # a person's decision, not a check's: it is told in ops.repairs
             result.dropped += count
             continue
-        for reason in reasons.split(_BETWEEN):
+        for reason in reasons:
             # What exactly is wrong with a line is for its row to say.
             name = MALFORMED if reason.startswith(f"{MALFORMED}: ") else reason
             if count:
@@ -281,38 +268,6 @@ def _count(result: Split, told: Sequence[tuple[str, str, int]]) -> None:
             result.quarantined += count
         else:
             result.dropped += count
-
-
-def quarantine_rows(split: Split, fetched: DataFrame | None, run: str, started_ms: int) -> DataFrame | None:
-    """What goes to quarantine: the row, its bytes (`fetched` or at hand), why, by which run, and its origin."""
-    if split.bad is None:
-        return None
-    waiting = split.bad.where(f"{FATE} = 'quarantine'")
-    own = [column for column in waiting.columns if not column.startswith("_icefield")]
-    has_origin = set(IDENTITY) <= set(waiting.columns)
-    raw = F.col(RAW) if RAW in waiting.columns else F.lit(None).cast("binary")
-    if fetched is not None:
-        waiting = waiting.join(fetched.withColumnRenamed(RAW, _FETCHED), list(IDENTITY), "left")
-        raw = F.coalesce(raw, F.col(_FETCHED))
-    told = {
-        "raw": raw,
-        "reasons": F.col(REASONS),
-        "run": F.lit(run),
-        "line": F.col(ROW) if has_origin else F.lit(None).cast("bigint"),
-        "arrival": F.col(ARRIVAL) if has_origin else F.lit(None).cast("bigint"),
-        "quarantined_at": F.timestamp_millis(F.lit(started_ms)),
-    }
-    names = quarantine_names(own)
-    return waiting.select(
-        *(quoted(column) for column in own), *(value.alias(names[key]) for key, value in told.items())
-    )
-
-
-def quarantine_names(own: list[str]) -> dict[str, str]:
-    """How quarantine names its own columns; the author's columns keep theirs where both would have the same."""
-    told = ("raw", "reasons", "run", "line", "arrival", "quarantined_at")
-    taken = {column.lower() for column in own}
-    return {name: f"quarantine_{name}" if name in taken else name for name in told}
 
 
 def failing_checks(node: Node) -> tuple[Check, ...]:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from icefield.engine.lines import Block
     from icefield.engine.sorting import Sorted
 
+#: Where a row came from: its file's place in the order of arrival, and its line.
+Origin = tuple[int, int]
+
 #: How much one worker reads at a time, and how many rows it holds before it writes them.
 _BIN_BYTES = 32 << 20
 _ROW_GROUP = 250_000
@@ -116,21 +119,22 @@ def read_lines(
     )
 
 
-def write_raw(root: Path, intakes: Iterable[Intake], wanted: pa.Table, place: Path) -> None:
-    """Writes the bytes of lines, wanted by file and line, into a Parquet file."""
+def fetch_raw(root: Path, intakes: Iterable[Intake], wanted: Iterable[Origin]) -> dict[Origin, bytes]:
+    """The bytes of lines, wanted by file and line; of files that are not given there are none."""
     paths = {taken.arrival: root / taken.file.path for taken in intakes}
-    arrivals, rows = wanted[ARRIVAL].to_numpy(), wanted[ROW].to_numpy()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    schema = pa.schema([(ARRIVAL, pa.int64()), (ROW, pa.int64()), (RAW, pa.binary())])
-    with pq.ParquetWriter(place, schema, compression="lz4") as writer:
-        for arrival in np.unique(arrivals):
-            numbers = np.unique(rows[arrivals == arrival])
-            try:
-                found = fetch_lines(paths[int(arrival)], numbers)
-            except (OSError, EOFError) as error:
-                raise unreadable(paths[int(arrival)], error) from error
-            columns = [pa.repeat(pa.scalar(arrival, pa.int64()), len(found)), pa.array(numbers, pa.int64()), found]
-            writer.write_table(pa.table(columns, schema=schema))
+    numbers: dict[int, set[int]] = {}
+    for arrival, row in wanted:
+        if arrival in paths and row is not None:
+            numbers.setdefault(arrival, set()).add(row)
+    found: dict[Origin, bytes] = {}
+    for arrival, rows in numbers.items():
+        ordered = sorted(rows)
+        try:
+            lines = fetch_lines(paths[arrival], np.array(ordered, np.int64))
+        except (OSError, EOFError) as error:
+            raise unreadable(paths[arrival], error) from error
+        found.update(zip(((arrival, row) for row in ordered), lines, strict=True))
+    return found
 
 
 def repeated_values(values: NDArray[np.int64]) -> NDArray[np.int64]:

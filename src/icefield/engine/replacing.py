@@ -74,7 +74,7 @@ class Fresh:
 
     def append_to(self, tables: Tables, table: str, columns: list[str], place: Path) -> None:
         """Adds them to a table; what came by a small change needs no query."""
-        if self.given is None and self.change is not None and tables.are_few(self.change):
+        if self.given is None and self.change is not None and tables.takes_few(table, self.change):
             told = self.change.arrow()
             tables.append_few(table, told.filter(pc.equal(told[CHANGE], ADDED)))
         else:

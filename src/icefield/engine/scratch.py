@@ -5,32 +5,53 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
+
+_BATCH = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """Rows in a scratch folder, for Spark and for Arrow."""
+class Folder:
+    """Rows in the Parquet files of a scratch folder, for Arrow; a folder without files has none."""
 
-    frame: DataFrame
     place: Path
 
     def count(self) -> int:
         """How many there are, from the files' footers."""
-        return sum(pq.read_metadata(file).num_rows for file in self.place.glob("*.parquet"))
+        return sum(pq.read_metadata(file).num_rows for file in self._files())
 
     def arrow(self, columns: list[str] | None = None) -> pa.Table:
-        """All of them in memory; for what is known to be small."""
-        return pq.read_table(self.place, columns=columns)
+        """All of them in memory, in the order of `batches`; for what is known to be small."""
+        return pa.concat_tables(self.batches(columns))
+
+    def batches(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """All of them, always in the same order, so many at a time that memory does not grow with their number."""
+        for file in self._files():
+            with pq.ParquetFile(file) as opened:
+                if not opened.metadata.num_rows:  # still tells its columns
+                    yield opened.read(columns)
+                for batch in opened.iter_batches(_BATCH, columns=columns):
+                    yield pa.Table.from_batches([batch])
+
+    def _files(self) -> list[Path]:
+        return sorted(self.place.glob("*.parquet"))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Folder):
+    """The same for Spark, too."""
+
+    frame: DataFrame
 
 
 def store(frame: DataFrame, place: Path) -> Stored:
     """Evaluates a frame, once."""
     frame.write.mode("overwrite").parquet(str(place))
-    return Stored(frame.sparkSession.read.schema(frame.schema).parquet(str(place)), place)
+    return Stored(place, frame.sparkSession.read.schema(frame.schema).parquet(str(place)))

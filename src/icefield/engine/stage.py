@@ -10,10 +10,11 @@ from pyspark.sql import functions as F
 
 from icefield.declare import Files
 from icefield.engine import intake, quality
-from icefield.engine.analyse import visible
+from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import numbered
 from icefield.engine.difference import difference
 from icefield.engine.landing import digest, require_unchanged, sha256
+from icefield.engine.origin import visible
 from icefield.engine.renewal import Renewal
 from icefield.engine.replacing import tell
 from icefield.engine.scratch import store
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from icefield.engine.quality import Split
     from icefield.engine.receive import Received, Receiver
     from icefield.engine.repair import Decided
+    from icefield.engine.scratch import Stored
     from icefield.engine.tables import Tables
     from icefield.graph import Node
     from icefield.plan import Step
@@ -112,7 +114,7 @@ class Stage:
         split = self.split(node, step, state, output, landed)
         failpoint("stage.before-write", node.name)
         self._write(node, step, split)
-        touched = (node.name, *beside, *self._write_quarantine(node, step, split, landed))
+        touched = (node.name, *beside, *self._write_quarantine(node, step, split))
         if node.keys and not self.is_proven(node):
             self._try_promise(node, step)
         failpoint("stage.written", node.name)
@@ -208,27 +210,31 @@ class Stage:
         return decided.without_files([file.order for file in step.arrivals.taken if file.path in corrected])
 
     def _write(self, node: Node, step: Step, split: Split) -> None:
-        self._replace_or_append(node.name, visible(split.good), node, step, node.comment)
+        rows = visible(split.good)
+        self.tables.ready(node.name, rows.schema, node, node.comment, remake=self.remake)
+        self._put(node.name, step, rows, split.stored)
 
-    def _write_quarantine(self, node: Node, step: Step, split: Split, landed: Landed | None) -> tuple[str, ...]:
-        fetched = None
-        if landed is not None and split.unfetched is not None:
-            fetched = landed.raw_of(split.unfetched, self.scratch(node) / "raw.parquet")
-        waiting = quality.quarantine_rows(split, fetched, self.run, self.started_ms)
+    def _write_quarantine(self, node: Node, step: Step, split: Split) -> tuple[str, ...]:
         name = quarantine_of(node.name)
         replaced = step.action != "append" and name in self.tables.branch.base
-        if waiting is None and replaced:  # no check takes rows out any more, so nothing waits
-            waiting = self.tables.read(name, None)
-        if waiting is None or not (split.quarantined or replaced):
+        if not (split.quarantined or replaced):
             return ()
         comment = f"Rows that {node.name} did not take, with their reasons."
-        self._replace_or_append(name, waiting, None, step, comment)
+        if split.bad is None or not split.quarantined:  # nothing waits any more
+            self.tables.branch.prepare(name)
+            self.tables.overwrite(name, self.tables.staged(name).limit(0))
+            return (name,)
+        waiting = to_quarantine(split.bad, self.run, self.started_ms, self.scratch(node) / "waiting")
+        self.tables.ready(name, waiting.frame.schema, None, comment, remake=self.remake)
+        self._put(name, step, waiting.frame, waiting)
         return (name,)
 
-    def _replace_or_append(self, table: str, rows: DataFrame, node: Node | None, step: Step, comment: str) -> None:
-        self.tables.ready(table, rows.schema, node, comment, remake=self.remake)
+    def _put(self, table: str, step: Step, rows: DataFrame, stored: Stored | None) -> None:
+        """Rows in place of those that are there, or besides them."""
         if step.action != "append" and table in self.tables.branch.base:
             self.tables.overwrite(table, rows)
+        elif stored is not None:
+            self.tables.append_stored(table, stored)
         else:
             self.tables.append(table, rows)
 

@@ -15,7 +15,9 @@ from icefield.lake.rows import append_rows, distinct_values, values_among
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -34,7 +36,7 @@ PROPERTIES = {
 }
 
 #: Up to so many rows are appended by PyIceberg.
-_FEW_ROWS = 100_000
+FEW_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,8 @@ class Published:
     def rows(self) -> DataFrame:
         return self.tables.read(self.table, self.snapshot)
 
-    def among(self, column: str, wanted: pa.Array) -> pa.Table:
-        """Which of some values a column has."""
+    def among(self, column: str, wanted: NDArray[np.int64]) -> pa.Table:
+        """Which of some whole numbers, which are sorted, a column has."""
         return values_among(self.tables.branch, self.table, self.snapshot, column, wanted)
 
 
@@ -143,14 +145,15 @@ class Tables:
 
     def append_stored(self, table: str, rows: Stored, besides: Sequence[str] = ()) -> None:
         """Adds rows that are in scratch files; few of them by PyIceberg, which takes a tenth of the time of Spark."""
-        if self.are_few(rows):
+        if self.takes_few(table, rows):
             self.append_few(table, rows.arrow().drop_columns(list(besides)))
         else:
             self.append(table, rows.frame.drop(*besides))
 
-    def are_few(self, rows: Stored) -> bool:
-        """Whether so few rows are stored that PyIceberg appends them."""
-        return rows.count() <= _FEW_ROWS
+    def takes_few(self, table: str, rows: Stored) -> bool:
+        """Whether PyIceberg is to append the rows: few, to a table that has no days or buckets for it to tell apart."""
+        metadata = self.branch.staged_metadata(table)
+        return metadata is not None and not meta.is_partitioned(metadata) and rows.count() <= FEW_ROWS
 
     def append_few(self, table: str, rows: pa.Table) -> None:
         """Adds a few rows, without a query."""

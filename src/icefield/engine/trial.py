@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
 from icefield.declare import Accumulate
-from icefield.engine.analyse import visible
 from icefield.engine.keyed import KeySet, key_of, keys_in
+from icefield.engine.origin import visible
 from icefield.engine.quality import kept
 from icefield.engine.renewal import merged_halves
 from icefield.engine.rows import plain
@@ -88,7 +88,7 @@ def _half_of(node: Node, keys: DataFrame, place: Path) -> KeySet | None:
     half = known.slice(0, known.num_rows // 2)
     pq.write_table(half, place / "half" / "0.parquet")
     frame = keys.sparkSession.read.schema(keys.schema).parquet(str(place / "half"))
-    return KeySet(node.keys, Stored(frame, place / "half"), half.num_rows)
+    return KeySet(node.keys, Stored(place / "half", frame), half.num_rows)
 
 
 def _try_some_keys(renewal: Renewal, built: DataFrame) -> None:

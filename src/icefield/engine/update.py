@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from icefield.declare import Accumulate
-from icefield.engine import quality
-from icefield.engine.analyse import visible
+from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import numbered
 from icefield.engine.difference import difference
 from icefield.engine.keyed import KeySet
+from icefield.engine.origin import visible
 from icefield.engine.quality import Split
 from icefield.engine.replacing import Fresh, put, replace_keys, require_own_keys, tell
 from icefield.engine.scratch import Stored, store
@@ -196,18 +197,16 @@ class _Update:
 
     def _write_quarantine(self, touched: KeySet, split: Split) -> tuple[str, ...]:
         """What waits of the touched keys is replaced, too: else each update would add the same rows again."""
-        waiting = quality.quarantine_rows(split, None, self.stage.run, self.stage.started_ms)
-        if waiting is None:
+        tables, name = self.stage.tables, quarantine_of(self.node.name)
+        base = tables.branch.base_metadata(name)
+        old = None if base is None or not meta.total_records(base) else touched.without(tables.before(name))
+        new = None
+        if split.bad is not None and split.quarantined:
+            new = to_quarantine(split.bad, self.stage.run, self.stage.started_ms, self.scratch / "waiting").frame
+        frames = [frame for frame in (old, new) if frame is not None]
+        if not frames:
             return ()
-        name = quarantine_of(self.node.name)
-        if name in self.stage.tables.branch.base:
-            before = self.stage.tables.branch.base_metadata(name)
-            if not (split.quarantined or (before and meta.total_records(before))):
-                return ()
-            kept = touched.without(self.stage.tables.before(name))
-            waiting = kept.unionByName(waiting, allowMissingColumns=True)
-        elif not split.quarantined:
-            return ()
-        self.stage.tables.ready(name, waiting.schema, None, f"Rows that {self.node.name} did not take.")
-        self.stage.tables.overwrite(name, waiting)
+        waiting = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+        tables.ready(name, waiting.schema, None, f"Rows that {self.node.name} did not take.")
+        tables.overwrite(name, waiting)
         return (name,)

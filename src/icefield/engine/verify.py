@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from icefield.engine.analyse import visible
 from icefield.engine.difference import CHANGE, REMOVED, difference
+from icefield.engine.origin import visible
 from icefield.engine.quality import kept
 from icefield.engine.scratch import store
 from icefield.engine.trial import comparable

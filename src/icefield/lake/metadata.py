@@ -64,6 +64,12 @@ def schema_columns(metadata: Metadata) -> tuple[tuple[str, str], ...]:
     return tuple((f["name"], f["type"] if isinstance(f["type"], str) else f["type"]["type"]) for f in fields)
 
 
+def is_partitioned(metadata: Metadata) -> bool:
+    """Whether new rows go into partitions."""
+    specs = {spec["spec-id"]: spec["fields"] for spec in metadata["partition-specs"]}
+    return bool(specs[metadata["default-spec-id"]])
+
+
 def total_records(metadata: Metadata) -> int:
     """Rows in the current snapshot, from its summary."""
     found = current_snapshot(metadata)

@@ -11,7 +11,9 @@ from icefield.lake.ops import open_catalog
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
     from pyiceberg.table import Table
 
     from icefield.lake.branch import Branch
@@ -32,16 +34,31 @@ def some_rows(branch: Branch, table: str, snapshot: int | None, count: int) -> p
         return found.scan(snapshot_id=snapshot, limit=count).to_arrow()
 
 
-def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted: pa.Array) -> pa.Table:
-    """Which of some values a column has; read in parts, so that memory does not grow with the table."""
+def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted: NDArray[np.int64]) -> pa.Table:
+    """Which of some whole numbers, which are sorted, a column has; read in parts, so that memory does not grow.
+
+    Numbers mostly ascend with time. Few parts can have any of those that arrive, and only these are looked into.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     with _opened(branch, table) as found:
         parts = found.scan(snapshot_id=snapshot, selected_fields=(column,)).to_arrow_batch_reader()
-        values = wanted.cast(parts.schema.field(column).type)
-        seen = [part.filter(pc.is_in(part[column], value_set=values)) for part in parts]
+        seen = []
+        for part in parts:
+            span = pc.min_max(part[column])
+            possible = _between(wanted, span["min"].as_py(), span["max"].as_py())
+            if len(possible):
+                values = pa.array(possible).cast(parts.schema.field(column).type)
+                seen.append(part.filter(pc.is_in(part[column], value_set=values)))
         return pa.Table.from_batches(seen, parts.schema)
+
+
+def _between(ordered: NDArray[np.int64], least: int | None, most: int | None) -> NDArray[np.int64]:
+    if least is None or most is None:
+        return ordered[:0]
+    start, end = ordered.searchsorted(least, "left"), ordered.searchsorted(most, "right")
+    return ordered[start:end]
 
 
 def distinct_values(branch: Branch, table: str, snapshot: int | None, columns: tuple[str, ...]) -> int:
