@@ -13,7 +13,7 @@ from icefield.engine import intake, quality
 from icefield.engine.analyse import visible
 from icefield.engine.changes import numbered
 from icefield.engine.difference import difference
-from icefield.engine.landing import digest, require_unchanged, sha256
+from icefield.engine.landing import files_taken, require_unchanged, sha256
 from icefield.engine.renewal import Renewal
 from icefield.engine.replacing import tell
 from icefield.engine.scratch import store
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from icefield.engine.repair import Decided
     from icefield.engine.tables import Tables
     from icefield.graph import Node
+    from icefield.graph.state import TakenFile
     from icefield.plan import Step
 
 
@@ -355,7 +356,7 @@ class Stage:
             columns=found.columns,
             published_ms=0,
             inputs=consumed,
-            files=digest(step.arrivals.landed) if step.arrivals is not None else None,
+            files=files_taken(step.arrivals) if step.arrivals is not None else None,
             lineage=found.lineage,
             changes=self._told_since(node, before, version, told),
             repairs=len(self.decided[node.name].repairs) if node.name in self.decided else 0,
@@ -379,12 +380,13 @@ class Stage:
     def _journal(
         self, node: Node, step: Step, received: Received | None, counts: Mapping[int, int]
     ) -> list[Mapping[str, Any]]:
-        """What `ops.files` is to remember: files that are new, and old ones that look different now."""
+        """What `ops.files` is to remember: files that are new, look different now, or went."""
         if received is None or step.arrivals is None:
             return []
         before = {file.path: file for file in step.arrivals.taken}
-        sequence = max((file.sequence for file in step.arrivals.taken), default=0) + 1
-        return [
+        sequence = step.arrivals.next_sequence
+        gone = [self._withdrawn(node, file, sequence) for file in step.arrivals.gone]
+        return gone + [
             {
                 "table": node.name,
                 "path": taken.file.path,
@@ -401,6 +403,22 @@ class Stage:
             for taken in received.intakes
             if not _is_as_before(taken, before)
         ]
+
+    def _withdrawn(self, node: Node, file: TakenFile, sequence: int) -> Mapping[str, Any]:
+        """What `ops.files` is to remember of a file that went: nothing of it is left in the table."""
+        return {
+            "table": node.name,
+            "path": file.path,
+            "run": self.run,
+            "status": "withdrawn",
+            "size": file.size,
+            "modified_ns": file.modified_ns,
+            "sha256": file.sha256,
+            "rows": 0,
+            "taken_ms": file.taken_ms,
+            "arrival": file.order,
+            "sequence": sequence,
+        }
 
 
 def rebuild_instead(step: Step, reason: str) -> Step:

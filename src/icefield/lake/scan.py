@@ -101,22 +101,36 @@ def changed_rows(lake: EmbeddedLake, table: str, wanted: Range) -> int:
 
 
 def taken_files(lake: EmbeddedLake, table: str) -> Sequence[TakenFile]:
-    """The files that a table has taken in, in order of arrival, each as it was last seen."""
+    """The files that a table has taken in, in order of arrival, each as it was last seen.
+
+    What was noted before a file was withdrawn is about rows that are no more: it counts from when it came back.
+    """
     location = lake.pointers().get("ops.files")
     if location is None:
         return ()
     with reading(location), connect() as db:
         rows = db.execute(
-            "SELECT path, arg_max(size, sequence), arg_max(modified_ns, sequence), arg_max(sha256, sequence),"
-            " arg_min(run, sequence), max(sequence),"
-            f' min(epoch_ms(taken_at)), min(arrival) FROM {scan(location)} WHERE "table" = ? GROUP BY path ORDER BY 8',
+            "WITH noted AS (SELECT *, max(sequence) OVER (PARTITION BY path) AS newest,"
+            " coalesce(max(sequence) FILTER (WHERE status = 'withdrawn') OVER (PARTITION BY path), -1) AS went"
+            f' FROM {scan(location)} WHERE "table" = ?)'
+            " SELECT path, arg_max(size, sequence), arg_max(modified_ns, sequence), arg_max(sha256, sequence),"
+            " arg_min(run, sequence), max(sequence), min(epoch_ms(taken_at)), min(arrival), any_value(went = newest)"
+            " FROM noted WHERE sequence > went OR (sequence = went AND went = newest) GROUP BY path ORDER BY 8",
             [table],
         ).fetchall()
     return tuple(
         TakenFile(
-            path=path, size=size, modified_ns=ns, sha256=digest, run=run, taken_ms=ms, order=order, sequence=sequence
+            path=path,
+            size=size,
+            modified_ns=ns,
+            sha256=digest,
+            run=run,
+            taken_ms=ms,
+            order=order,
+            sequence=sequence,
+            withdrawn=withdrawn,
         )
-        for path, size, ns, digest, run, sequence, ms, order in rows
+        for path, size, ns, digest, run, sequence, ms, order, withdrawn in rows
     )
 
 
