@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
 
 from icefield import Lake
 from icefield.engine import replacing, update
 from icefield.errors import KeyUnknown, NotExact, PromiseBroken
 from icefield.lake.catalog import LAKE
+from icefield.lake.embedded import RECORDER
 from projects import TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark
@@ -334,9 +336,18 @@ def test_verify_shows_rows_that_someone_changed_and_the_next_run_mends_them(tmp_
     assert (verdict.status, verdict.missing, verdict.too_many) == ("differs", 1, 0)
     assert verdict.examples[0][0] == "missing"
     assert verdict.examples[0][1]["id"] == 1
+    assert len(catalogs(project, RECORDER)) == 1, "three times under one name: Spark forgets none"
     told = outcome(project.run(), "silver.latest")
     assert (told.action, told.reason) == ("rebuild", "someone else changed its rows")
     require_exact(project, "silver.latest", "gold.largest")
+
+
+def catalogs(project: TinyProject, kind: str) -> list[str]:
+    """Names of one kind under which Spark knows the lake."""
+    spark, ending = SparkSession.builder.getOrCreate(), ".warehouse"
+    places = {key.removesuffix(ending): at for key, at in spark.conf.getAll.items() if key.endswith(ending)}
+    known = [key.rpartition(".")[2] for key, at in places.items() if at == str(project.lake.warehouse)]
+    return [name for name in known if name.startswith(kind)]
 
 
 def delete(project: TinyProject, table: str, condition: str) -> None:
