@@ -13,7 +13,7 @@ from icefield.declare import accumulate, append, by_key, collecting, files, full
 from icefield.errors import AllFilesGone, FileChanged, FileMissing
 from icefield.graph import Graph, build_graph
 from icefield.graph.state import Arrivals, LandedFile, TableState, TakenFile, Version
-from icefield.plan import Range, Step, Wishes, decide, make_plan
+from icefield.plan import Range, Step, Wishes, decide, make_plan, read_by_all
 from icefield.run.planning import rows_at_stake
 
 if TYPE_CHECKING:
@@ -244,6 +244,18 @@ def test_an_appending_table_reads_all_of_an_input_that_changes_rows() -> None:
     node = build_graph(registry.tables)["t.v"]
     v = state(node, inputs={"t.y": Version(epoch=1, number=3, snapshot=3)})
     assert decide(node, v, {"t.y": y}, None, NOTHING).action == "rebuild"
+
+
+def test_what_all_who_follow_have_read_is_needed_by_nobody() -> None:
+    def behind(number: int, epoch: int = 1) -> TableState:
+        return state(GRAPH["t.z"], inputs={"t.y": Version(epoch=epoch, number=number, snapshot=number)})
+
+    y = state(GRAPH["t.y"], 9, changes=3)
+    assert read_by_all(y, [behind(5), behind(8)]) == 5
+    assert read_by_all(y, [behind(9)]) == 9
+    assert read_by_all(y, [behind(1), behind(8)]) == 3, "one that must rebuild needs nothing, but it is not told more"
+    assert read_by_all(y, [behind(1, epoch=0), behind(8)]) == 8, "nor does one that read another epoch"
+    assert read_by_all(y, []) == read_by_all(y, [state(GRAPH["t.z"])]) == 3
 
 
 def test_a_lookup_by_a_column_is_followed_by_the_keys_that_carry_it() -> None:

@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from icefield import Lake
-from icefield.engine import replacing, update
+from icefield.engine import changes, replacing, update
 from icefield.errors import KeyUnknown, NotExact, PromiseBroken
 from icefield.lake.catalog import LAKE
 from icefield.lake.embedded import RECORDER
@@ -102,6 +102,26 @@ def latest(orders):
 def largest(latest):
     return latest.groupBy("customer").agg(F.max("amount").alias("amount"), F.sum("amount").alias("spent"))
 """
+
+
+@pytest.mark.usefixtures("always")
+def test_what_all_have_read_is_no_longer_told_and_who_is_behind_still_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MANY_FILES", 2)
+    project = project_of(tmp_path, CHAIN)
+    told = "SELECT DISTINCT _icefield_number::INT FROM silver.latest__changes ORDER BY 1"
+    project.run()
+    for number in (2, 3, 4):
+        project.land(f"{number}.csv", [order(1, "ann", f"{number}.00")])
+        project.run()
+    assert project.ask(told) == [(4,)], "three files are too many, and two of them have been read"
+    for number in (5, 6, 7):
+        project.land(f"{number}.csv", [order(2, "bob", f"{number}.00")])
+        project.run(select="bronze.orders silver.latest")
+    assert project.ask(told) == [(5,), (6,), (7,)], "nobody has read these"
+    assert outcome(project.run(), "gold.largest").action == "update"
+    require_exact(project, "silver.latest", "gold.largest")
 
 
 @pytest.mark.usefixtures("always")

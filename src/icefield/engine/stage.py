@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from icefield.declare import Files
 from icefield.engine import intake, quality
 from icefield.engine.analyse import visible
-from icefield.engine.changes import numbered
+from icefield.engine.changes import numbered, trim
 from icefield.engine.difference import difference
 from icefield.engine.landing import files_taken, require_unchanged, sha256
 from icefield.engine.renewal import Renewal
@@ -21,9 +21,10 @@ from icefield.engine.tables import Published
 from icefield.engine.trial import try_promise
 from icefield.engine.update import Updated, update
 from icefield.failpoint import failpoint
-from icefield.graph import measures_of, quarantine_of
+from icefield.graph import changes_of, measures_of, quarantine_of
 from icefield.graph.state import TableState, Version
 from icefield.lake import metadata as meta
+from icefield.plan import read_by_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,8 +86,8 @@ class Stage:
     apart: frozenset[str]
     #: Whether a keyed table's promise needs no trial.
     is_proven: Callable[[Node], bool]
-    #: Tables that tell what they removed and added.
-    followed: frozenset[str]
+    #: Tables that tell what they removed and added, with those that follow them.
+    followed: Mapping[str, tuple[str, ...]]
     started_ms: int
     receiver: Receiver
     received: Mapping[str, Begun]
@@ -99,6 +100,20 @@ class Stage:
 
     def carry_out(self, node: Node, step: Step, state: TableState | None, inputs: Mapping[str, TableState]) -> Staged:
         """Does what the step says; nobody sees any of it before the run is published."""
+        staged = self._carried_out(node, step, state, inputs)
+        if changes_of(node.name) in staged.tables:
+            staged.state = self._trimmed(staged.state, inputs)
+        return staged
+
+    def _trimmed(self, state: TableState, states: Mapping[str, TableState]) -> TableState:
+        """The table's state, once it no longer tells what all who follow it have read."""
+        followers = [states[name] for name in self.followed[state.name] if name in states]
+        upto = read_by_all(state, followers)
+        return replace(state, changes=upto) if trim(self.tables, state.name, state.rows, upto) else state
+
+    def _carried_out(
+        self, node: Node, step: Step, state: TableState | None, inputs: Mapping[str, TableState]
+    ) -> Staged:
         received = self._receive(node, step)
         if step.action == "note":
             return self._noted(node, step, state, received)

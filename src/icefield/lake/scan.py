@@ -64,11 +64,11 @@ def damage(error: duckdb.Error, metadata: str = "") -> LakeDamaged | None:
 
 
 @contextmanager
-def reading(metadata: str, found: Metadata | None = None, snapshot: int | None = None) -> Iterator[None]:
-    """Says which file is damaged where DuckDB cannot read a table; `found` is its metadata, where that is at hand."""
+def reading(metadata: str, content: Metadata | None = None, snapshot: int | None = None) -> Iterator[None]:
+    """Says which file is damaged where DuckDB cannot read a table; `content` is its metadata, where at hand."""
     import duckdb
 
-    require_manifests(meta.load(metadata) if found is None else found, snapshot)
+    require_manifests(meta.load(metadata) if content is None else content, snapshot)
     try:
         yield
     except duckdb.Error as error:

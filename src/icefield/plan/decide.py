@@ -10,7 +10,7 @@ from icefield.errors import AllFilesGone, FileChanged, FileMissing
 from icefield.graph.state import Arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from icefield.declare import Files
     from icefield.graph import Edge, Node
@@ -193,6 +193,13 @@ def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, Tabl
     if isinstance(node.refresh, Append):
         return f"{edge.table} may have changed rows that were there before"
     return "" if consumed.number >= now.changes else f"what {edge.table} changed since is no longer told"
+
+
+def read_by_all(table: TableState, followers: Iterable[TableState]) -> int:
+    """The number up to which nobody needs what a table told: its followers have read that, or rebuild anyway."""
+    seen = [state.inputs[table.name] for state in followers if table.name in state.inputs]
+    since = table.changes or 0
+    return max(since, min((one.number for one in seen if one.epoch == table.version.epoch), default=since))
 
 
 def _only_appends(now: TableState, start: int | None) -> bool:
