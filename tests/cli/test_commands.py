@@ -206,7 +206,7 @@ def test_plan_as_json(project: TinyProject) -> None:
                 "action": "build",
                 "reason": "first run",
                 "decided": True,
-                "files": {"new": ["landing/orders/1.csv"], "bytes": 84},
+                "files": {"new": ["landing/orders/1.csv"], "gone": [], "bytes": 84},
                 "inputs": {},
                 "changed": {},
             }

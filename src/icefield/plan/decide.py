@@ -167,9 +167,10 @@ def _withdrawn_reason(node: Node, arrivals: Arrivals) -> str:
 
 
 def _gone(arrivals: Arrivals) -> list[str]:
-    count = len(arrivals.gone)
-    named = f": {_files(arrivals.gone)}" if count <= _NAMED_AT_MOST else ""
-    return [f"{count} file{'s'[: count != 1]} gone{named}"] if count else []
+    if not arrivals.gone:
+        return []
+    count = "1 file" if len(arrivals.gone) == 1 else f"{len(arrivals.gone)} files"
+    return [f"{count} gone" + (f": {_files(arrivals.gone)}" if len(arrivals.gone) <= _NAMED_AT_MOST else "")]
 
 
 def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, TableState]) -> str:
@@ -234,7 +235,7 @@ def _refuse_empty_landing(node: Node, arrivals: Arrivals) -> None:
     """A disk that is not mounted looks like a folder from which everything was deleted."""
     if arrivals.gone and not arrivals.landed:
         raise AllFilesGone(
-            f"all {len(arrivals.gone)} files that {node.name} has taken in are gone; its rows are left as they are",
+            f"{_gone(arrivals)[0]}, and no other is there; the rows of {node.name} are left as they are",
             where=f"{node.name}, {node.location}",
             remedy="bring the files back (is their disk mounted?); if all rows are to go, leave an empty file there",
         )
