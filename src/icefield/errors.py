@@ -317,6 +317,12 @@ class FileUnreadable(SourceError):
     code = "ICE-405"
 
 
+class AllFilesGone(SourceError):
+    """Not one file of a source that withdraws the rows of deleted files is there."""
+
+    code = "ICE-406"
+
+
 class EngineError(IcefieldError):
     """Spark, Java, jars."""
 

@@ -206,7 +206,7 @@ def test_plan_as_json(project: TinyProject) -> None:
                 "action": "build",
                 "reason": "first run",
                 "decided": True,
-                "files": {"new": ["landing/orders/1.csv"], "bytes": 84},
+                "files": {"new": ["landing/orders/1.csv"], "gone": [], "bytes": 84},
                 "inputs": {},
                 "changed": {},
             }
@@ -418,7 +418,7 @@ def test_doctor_works_outside_of_a_project(tmp_path: Path) -> None:
 # -- a lake in which files are gone
 
 
-@pytest.mark.parametrize("kind", ["metadata", "data"])
+@pytest.mark.parametrize("kind", ["metadata", "manifest", "data"])
 def test_files_that_are_gone_are_named(tmp_path: Path, kind: str) -> None:
     project = tiny(tmp_path / "tiny")
     project.land("1.csv", [order(1)])
@@ -427,8 +427,8 @@ def test_files_that_are_gone_are_named(tmp_path: Path, kind: str) -> None:
     here = ["-p", str(project.root)]
     assert "all there" in icefield("doctor", *here).out
     gone = Path(lake.pointers()["gold.old"])
-    if kind == "data":
-        [gone] = (lake.warehouse / "gold").rglob("*.parquet")
+    if kind != "metadata":
+        [gone] = (lake.warehouse / "gold").rglob("*.parquet" if kind == "data" else "*-m0.avro")
     gone.unlink()
     done = icefield("doctor", "--json", *here)
     lost = [finding for finding in json.loads(done.out) if finding["what"] in ("lake", "file")]

@@ -58,6 +58,7 @@ def test_a_stated_format_wins() -> None:
         ("a/*.csv", {"format": "cvs"}, "did you mean `csv`"),
         ("a/*.csv", {"new_columns": "keep"}, "none of ignore, fail"),
         ("a/*.csv", {"changed": "replaced"}, "did you mean `replace`"),
+        ("a/*.csv", {"deleted": "withdrawn"}, "did you mean `withdraw`"),
         ("a/{Month}.csv", {}, "cannot be a column"),
         ("a/{m}/{m}.csv", {}, "twice"),
         ("a/{m.csv", {}, "cannot be read"),

@@ -487,3 +487,60 @@ def test_a_disk_that_fills_up_stops_the_run_and_leaves_the_lake_as_it_was(tmp_pa
     assert project.everything() == before
     assert project.run().status == "published"
     assert project.ask("SELECT count(*) FROM bronze.orders") == [(20_001,)]
+
+
+NESTED = """
+from icefield import append, files, table
+
+SCHEMA = "id BIGINT, place STRUCT<x:INT,at:STRUCT<y:DECIMAL(5,2)>>, marks ARRAY<INT>, more MAP<STRING,INT>"
+
+
+@table("bronze.csv", source=files("landing/orders/*.csv", schema=SCHEMA, sep=";", quote="'"), refresh=append())
+def csv_places(rows):
+    return rows
+
+
+@table("bronze.json", source=files("landing/orders/*.jsonl", schema=SCHEMA), refresh=append())
+def json_places(rows):
+    return rows
+"""
+PLACE = "place is no STRUCT<x:INT,at:STRUCT<y:DECIMAL(5,2)>>"
+#: Cells of place, marks and more, and what is wrong with them.
+CELLS = [
+    ('{"x":1,"at":{"y":1.25}}', "[1,2]", '{"a":1}', ""),
+    ("{}", "[]", "{}", ""),
+    ("", "", "", ""),
+    ('{"x":null}', "[null]", '{"a":null}', ""),
+    ("no object", "[1]", "{}", PLACE),
+    ("[1]", "[1]", "{}", PLACE),
+    ("5", "[1]", "{}", PLACE),
+    ('{"x":1', "[1]", "{}", PLACE),
+    ('{"x":"one"}', "[1]", "{}", PLACE),
+    ('{"at":{"y":"one"}}', "[1]", "{}", PLACE),
+    ('{"x":1}}2', "[1]", "{}", PLACE),
+    ('{"x":1},"y":2', "[1]", "{}", PLACE),
+    ("{}", '[1,"x"]', "{}", "marks is no ARRAY<INT>"),
+    ("{}", "[1]]", "{}", "marks is no ARRAY<INT>"),
+    ("{}", "1", "{}", "marks is no ARRAY<INT>"),
+    ("{}", "[1]", "[1]", "more is no MAP<STRING,INT>"),
+]
+
+
+def test_a_cell_that_is_no_value_of_a_nested_type_is_malformed(tmp_path: Path) -> None:
+    project = tiny(tmp_path, NESTED)
+    cells = [";".join(cell for cell in wanted[:3]) for wanted in CELLS]
+    project.land("a.csv", "\n".join(["id;place;marks;more", *(f"{n};{text}" for n, text in enumerate(cells)), ""]))
+    texts = ['{"id":0,"place":{"x":1},"marks":[1],"more":{}}', '{"id":1,"place":"north"}', '{"id":2,"place":[1]}']
+    project.land("a.jsonl", "\n".join([*texts, '{"id":3} and more', '{"id":4}, {"id":5}', '{"id":6}]', ""]))
+    project.run()
+    good = [n for n, wanted in enumerate(CELLS) if not wanted[3]]
+    assert [n for (n,) in project.ask("SELECT id FROM bronze.csv ORDER BY id")] == good
+    assert project.ask("SELECT place.x, place.at.y, marks, more FROM bronze.csv WHERE id = 0") == [
+        (1, Decimal("1.25"), [1, 2], {"a": 1})
+    ]
+    told = project.ask("SELECT line - 2, reasons[1] FROM bronze.csv__quarantine ORDER BY line")
+    assert told == [(n, f"malformed: {wanted[3]}") for n, wanted in enumerate(CELLS) if wanted[3]]
+    assert project.ask("SELECT id, place.x FROM bronze.json") == [(0, 1)]
+    told = project.ask("SELECT line, reasons[1] FROM bronze.json__quarantine ORDER BY line")
+    no_object = "malformed: no JSON object"
+    assert told == [(2, f"malformed: {PLACE}"), (3, f"malformed: {PLACE}"), *((n, no_object) for n in (4, 5, 6))]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from icefield.declare import accumulate, append, by_key, collecting, files, full, lookup, table
-from icefield.errors import FileChanged, FileMissing
+from icefield.errors import AllFilesGone, FileChanged, FileMissing
 from icefield.graph import Graph, build_graph
 from icefield.graph.state import Arrivals, LandedFile, TableState, TakenFile, Version
-from icefield.plan import Range, Step, Wishes, decide, make_plan
+from icefield.plan import Range, Step, Wishes, decide, make_plan, read_by_all
 from icefield.run.planning import rows_at_stake
 
 if TYPE_CHECKING:
@@ -127,6 +127,54 @@ def test_a_rebuild_without_a_file_that_was_taken_is_refused() -> None:
         decide(GRAPH["t.b"], b, {}, gone, Wishes(full_refresh=True))
 
 
+def test_a_remedy_is_one_that_helps() -> None:
+    """To accept is no way out of what was asked for, or of what a file itself brought about."""
+    node, replacing = GRAPH["t.b"], graph("replace")["t.b"]
+    gone = Arrivals(landed=(landed("b"),), missing=(taken("a"),), taken=(taken("a"), taken("b", 1)))
+    with pytest.raises(FileMissing, match=r"--accept t\.b"):
+        decide(node, state(node, fingerprint="old"), {}, gone, NOTHING)
+    corrected = replace(gone, landed=(landed("b", 1),), changed=(landed("b", 1),))
+    for which, arrivals, wishes in ((node, gone, Wishes(full_refresh=True)), (replacing, corrected, NOTHING)):
+        with pytest.raises(FileMissing, match='deleted="withdraw"') as told:
+            decide(which, state(which), {}, arrivals, wishes)
+        assert "--accept" not in str(told.value)
+
+
+def test_the_rows_of_a_file_that_is_gone_are_withdrawn_by_a_rebuild() -> None:
+    node = graph("replace")["t.b"]
+    gone = Arrivals(landed=(landed("b"),), gone=(taken("a"),), taken=(taken("a"), taken("b", 1)))
+    both = replace(gone, landed=(landed("b", 1),), changed=(landed("b", 1),))
+    old = state(node, fingerprint="old")
+    assert decide(node, state(node), {}, gone, NOTHING).action == "rebuild"
+    assert decide(node, state(node), {}, gone, NOTHING).reason == "1 file gone: a"
+    assert decide(node, state(node), {}, both, NOTHING).reason == "b corrected; 1 file gone: a"
+    assert decide(node, old, {}, gone, NOTHING).reason == "its code changed; 1 file gone: a"
+    many = replace(gone, gone=tuple(taken(name) for name in "cdefg"))
+    assert decide(node, state(node), {}, many, NOTHING).reason == "5 files gone"
+    ignoring = graph("ignore")["t.b"]
+    with pytest.raises(FileChanged, match="b has other content"):
+        decide(ignoring, state(ignoring), {}, both, NOTHING)
+
+
+def test_an_empty_landing_folder_withdraws_nothing() -> None:
+    gone = Arrivals(gone=(taken("a"),), taken=(taken("a"),))
+    for wishes in (NOTHING, Wishes(full_refresh=True), Wishes(accept=frozenset({"t.b"}))):
+        with pytest.raises(AllFilesGone, match="is their disk mounted"):
+            decide(GRAPH["t.b"], state(GRAPH["t.b"]), {}, gone, wishes)
+
+
+def test_a_table_read_in_full_loses_no_row_with_a_file_unless_that_is_said() -> None:
+    with collecting() as registry:
+        table("t.f", source=files("landing/*.csv", schema="x BIGINT"), refresh=full())(reading("rows"))
+    node = build_graph(registry.tables)["t.f"]
+    known = {"landed": (landed("b"),), "taken": (taken("a"), taken("b", 1))}
+    assert decide(node, state(node), {}, Arrivals(missing=(taken("a"),), **known), NOTHING).action == "none"
+    with pytest.raises(FileMissing, match="c arrived"):
+        decide(node, state(node), {}, Arrivals(missing=(taken("a"),), new=(landed("c"),), **known), NOTHING)
+    step = decide(node, state(node), {}, Arrivals(gone=(taken("a"),), **known), NOTHING)
+    assert (step.action, step.reason) == ("refresh", "1 file gone: a")
+
+
 def test_a_replay_without_its_files_is_not_told_to_accept_anything() -> None:
     gone = Arrivals(missing=(taken("a"),), taken=(taken("a"),))
     other = Arrivals(landed=(landed("a", 1),), changed=(landed("a", 1),), taken=(taken("a"),))
@@ -198,6 +246,18 @@ def test_an_appending_table_reads_all_of_an_input_that_changes_rows() -> None:
     assert decide(node, v, {"t.y": y}, None, NOTHING).action == "rebuild"
 
 
+def test_what_all_who_follow_have_read_is_needed_by_nobody() -> None:
+    def behind(number: int, epoch: int = 1) -> TableState:
+        return state(GRAPH["t.z"], inputs={"t.y": Version(epoch=epoch, number=number, snapshot=number)})
+
+    y = state(GRAPH["t.y"], 9, changes=3)
+    assert read_by_all(y, [behind(5), behind(8)]) == 5
+    assert read_by_all(y, [behind(9)]) == 9
+    assert read_by_all(y, [behind(1), behind(8)]) == 3, "one that must rebuild needs nothing, but it is not told more"
+    assert read_by_all(y, [behind(1, epoch=0), behind(8)]) == 8, "nor does one that read another epoch"
+    assert read_by_all(y, []) == read_by_all(y, [state(GRAPH["t.z"])]) == 3
+
+
 def test_a_lookup_by_a_column_is_followed_by_the_keys_that_carry_it() -> None:
     k, y = state(GRAPH["t.k"], 2, changes=0), state(GRAPH["t.y"], 3, changes=0)
     before = {"t.k": k.version, "t.y": Version(epoch=1, number=1, snapshot=1)}
@@ -234,6 +294,7 @@ class Lake:
             changed=tuple(
                 file for name, file in here.items() if name in before and file.modified_ns != before[name].modified_ns
             ),
+            gone=tuple(file for name, file in before.items() if name not in here),
             taken=tuple(before.values()),
         )
 
@@ -378,6 +439,8 @@ class Lake:
     def from_files(self, step: Step) -> Counter[Any]:
         assert step.arrivals is not None
         found: Counter[Any] = Counter()
+        for file in step.arrivals.gone:
+            del self.took[file.path]
         for file in step.arrivals.new if step.action == "append" else step.arrivals.landed:
             value, time = self.folder[file.path]
             found[file.path, value, self.code["t.b"]] += 1
@@ -426,6 +489,7 @@ def test_after_any_history_every_table_is_its_function_over_what_it_consumed(see
             "arrive",
             "arrive",
             "correct",
+            "delete",
             "code",
             "select",
             "select",
@@ -437,10 +501,12 @@ def test_after_any_history_every_table_is_its_function_over_what_it_consumed(see
         ]
         match chance.choice(happens):
             case "arrive":
-                lake.folder[f"f{len(lake.folder)}"] = (chance.randrange(100), 0)
+                lake.folder[f"f{chance.randrange(30)}"] = (chance.randrange(100), lake.clock)
             case "correct" if lake.folder:
                 name = chance.choice(sorted(lake.folder))
                 lake.folder[name] = (chance.randrange(100), lake.folder[name][1] + 1)
+            case "delete" if len(lake.folder) > 1:
+                del lake.folder[chance.choice(sorted(lake.folder))]
             case "code":
                 lake.code[chance.choice(lake.graph.order)] += 1
             case "select":

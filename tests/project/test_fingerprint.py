@@ -103,7 +103,7 @@ def changed(write: Write, *edits: tuple[str, str, str]) -> tuple[set[str], set[s
         ("t.py", "UNUSED = 1", "UNUSED = 2"),
         ("t.py", "LIMIT = 10", "LIMIT = 5 + 5"),
         ("t.py", '{"b", "a", "c"}', '{"c", "b", "a"}'),
-        ("t.py", 'amount INT")', 'amount INT", changed="replace")'),
+        ("t.py", 'amount INT")', 'amount INT", changed="replace", deleted="withdraw")'),
         ("t.py", "def t(rows", "def renamed(rows"),
         ("helpers.py", "    return 1", "    return 2"),
         ("helpers.py", "def clean(x):", "def clean(x: int) -> int:\n    'What it does.'"),

@@ -1,7 +1,8 @@
 """Law 4 on real Spark: after any history every table is its function over what it says it has consumed.
 
-A machine draws a graph of all refresh kinds, then lets files arrive and be corrected, runs all or a part, changes code,
-compacts, expires, rolls back and crashes. The functions are written twice: for Spark, and over lists as the oracle.
+A machine draws a graph of all refresh kinds, then lets files arrive, be corrected and be deleted, runs all or a part,
+changes code, compacts, expires, rolls back and crashes. The functions are written twice: for Spark, and over lists as
+the oracle.
 
     ICEFIELD_EXACT_SEED=7 ICEFIELD_EXACT_STEPS=400 pytest tests/run/test_exact.py      # make soak: for an hour
 """
@@ -14,6 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from hypothesis import HealthCheck, Phase, note, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from icefield.engine import replacing, update
+from icefield.engine import changes, replacing, update
 from icefield.engine.session import add_catalog, start_session
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE
@@ -50,7 +52,9 @@ def last(measures):
 
 
 def feed(name):
-    @table(f"t.{name}", source=files(f"landing/{name}/*.csv", schema=COLUMNS, changed="replace"), refresh=append())
+    source = files(f"landing/{name}/*.csv", schema=COLUMNS, changed="replace", deleted="withdraw")
+
+    @table(f"t.{name}", source=source, refresh=append())
     def landed(rows):
         return shaped(rows)
 
@@ -261,7 +265,8 @@ class Lakehouse(RuleBasedStateMachine):
 
     @rule(feed=st.sampled_from("ab"), rows=some_rows, then=st.booleans())
     def arrive(self, feed: str, rows: list[Row], then: bool) -> None:
-        self.land(feed, f"{len(self.files)}.csv", rows)
+        free = (f"{number}.csv" for number in count())  # names of deleted files among them: some come back
+        self.land(feed, next(name for name in free if (feed, name) not in self.files), rows)
         if then:
             self.run()
 
@@ -274,6 +279,15 @@ class Lakehouse(RuleBasedStateMachine):
         stat = file.stat()
         os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1_000_000 * len(self.files)))
         self.run()
+
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        several = [key for key in sorted(self.files) if sum(feed == key[0] for feed, _ in self.files) > 1]
+        if several:
+            feed, name = data.draw(st.sampled_from(several))
+            (self.root / "landing" / feed / name).unlink()
+            del self.files[feed, name]
+            self.run()
 
     @rule()
     def run_everything(self) -> None:
@@ -368,6 +382,7 @@ class Lakehouse(RuleBasedStateMachine):
 def test_incremental_is_full_after_any_history(monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"ICEFIELD_EXACT_SEED={SEED}")
     monkeypatch.setattr(update, "REBUILD_SHARE", 0.8)
+    monkeypatch.setattr(changes, "MANY_FILES", 1)  # what all have read is dropped whenever something is told
     monkeypatch.setattr(replacing, "SMALL_TABLE", 3)  # both ways of replacing rows occur
     machine = settings(
         max_examples=max(2, STEPS // 12),  # the first one that Hypothesis draws is the simplest there is

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
 
 from icefield import Lake
-from icefield.engine import replacing, update
+from icefield.engine import changes, replacing, update
 from icefield.errors import KeyUnknown, NotExact, PromiseBroken
 from icefield.lake.catalog import LAKE
+from icefield.lake.embedded import RECORDER
 from projects import TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark
@@ -100,6 +102,26 @@ def latest(orders):
 def largest(latest):
     return latest.groupBy("customer").agg(F.max("amount").alias("amount"), F.sum("amount").alias("spent"))
 """
+
+
+@pytest.mark.usefixtures("always")
+def test_what_all_have_read_is_no_longer_told_and_who_is_behind_still_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MANY_FILES", 2)
+    project = project_of(tmp_path, CHAIN)
+    told = "SELECT DISTINCT _icefield_number::INT FROM silver.latest__changes ORDER BY 1"
+    project.run()
+    for number in (2, 3, 4):
+        project.land(f"{number}.csv", [order(1, "ann", f"{number}.00")])
+        project.run()
+    assert project.ask(told) == [(4,)], "three files are too many, and two of them have been read"
+    for number in (5, 6, 7):
+        project.land(f"{number}.csv", [order(2, "bob", f"{number}.00")])
+        project.run(select="bronze.orders silver.latest")
+    assert project.ask(told) == [(5,), (6,), (7,)], "nobody has read these"
+    assert outcome(project.run(), "gold.largest").action == "update"
+    require_exact(project, "silver.latest", "gold.largest")
 
 
 @pytest.mark.usefixtures("always")
@@ -334,9 +356,18 @@ def test_verify_shows_rows_that_someone_changed_and_the_next_run_mends_them(tmp_
     assert (verdict.status, verdict.missing, verdict.too_many) == ("differs", 1, 0)
     assert verdict.examples[0][0] == "missing"
     assert verdict.examples[0][1]["id"] == 1
+    assert len(catalogs(project, RECORDER)) == 1, "three times under one name: Spark forgets none"
     told = outcome(project.run(), "silver.latest")
     assert (told.action, told.reason) == ("rebuild", "someone else changed its rows")
     require_exact(project, "silver.latest", "gold.largest")
+
+
+def catalogs(project: TinyProject, kind: str) -> list[str]:
+    """Names of one kind under which Spark knows the lake."""
+    spark, ending = SparkSession.builder.getOrCreate(), ".warehouse"
+    places = {key.removesuffix(ending): at for key, at in spark.conf.getAll.items() if key.endswith(ending)}
+    known = [key.rpartition(".")[2] for key, at in places.items() if at == str(project.lake.warehouse)]
+    return [name for name in known if name.startswith(kind)]
 
 
 def delete(project: TinyProject, table: str, condition: str) -> None:

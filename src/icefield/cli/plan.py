@@ -74,7 +74,10 @@ def as_data(found: Plan) -> dict[str, Any]:
 
 def _step(step: Step) -> dict[str, Any]:
     arrived = step.arrivals
-    files = None if arrived is None else {"new": [file.path for file in arrived.new], "bytes": arrived.new_bytes}
+    files = None
+    if arrived is not None:
+        new, gone = ([file.path for file in some] for some in (arrived.new, arrived.gone))
+        files = {"new": new, "gone": gone, "bytes": arrived.new_bytes}
     ranges = {
         name: {"start": span.start, "end": span.end, "after": span.after, "until": span.until}
         for name, span in step.ranges.items()

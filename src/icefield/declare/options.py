@@ -15,12 +15,14 @@ Otherwise = Literal["warn", "drop", "quarantine", "fail"]
 Format = Literal["csv", "json", "parquet"]
 NewColumns = Literal["ignore", "fail"]
 Changed = Literal["fail", "replace", "ignore"]
+Deleted = Literal["ignore", "withdraw"]
 
 _SETS: Mapping[str, tuple[str, ...]] = {
     "otherwise": get_args(Otherwise),
     "format": get_args(Format),
     "new_columns": get_args(NewColumns),
     "changed": get_args(Changed),
+    "deleted": get_args(Deleted),
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from icefield.declare.columns import Column, parse_columns
-from icefield.declare.options import Changed, Format, NewColumns, must_be_one_of, texts
+from icefield.declare.options import Changed, Deleted, Format, NewColumns, must_be_one_of, texts
 from icefield.declare.registry import caller
 from icefield.declare.suggest import did_you_mean
 from icefield.errors import InvalidName, InvalidOption, UnknownColumn
@@ -48,6 +48,7 @@ class Files(Source):
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     new_columns: NewColumns = "fail"
     changed: Changed = "fail"
+    deleted: Deleted = "ignore"
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -75,6 +76,7 @@ def files(
     aliases: Mapping[str, Sequence[str]] | None = None,
     new_columns: NewColumns = "fail",
     changed: Changed = "fail",
+    deleted: Deleted = "ignore",
     **options: str,
 ) -> Source:
     """Files under a pattern relative to the project, each taken once: `files("landing/*.csv", schema="id BIGINT")`."""
@@ -82,6 +84,7 @@ def files(
         raise _wrong(f"files({path!r}) is no path", 'write a pattern such as "landing/orders/*.csv"')
     must_be_one_of("new_columns", new_columns)
     must_be_one_of("changed", changed)
+    must_be_one_of("deleted", deleted)
     if format is not None:
         must_be_one_of("format", format)
     columns = parse_columns(schema)
@@ -99,6 +102,7 @@ def files(
         aliases=_aliases(aliases or {}, columns),
         new_columns=new_columns,
         changed=changed,
+        deleted=deleted,
         options=dict(options),
     )
 

@@ -9,6 +9,8 @@ from pyspark.sql import functions as F
 
 from icefield.engine.difference import ADDED, CHANGE, REMOVED, net
 from icefield.graph import changes_of
+from icefield.lake import metadata as meta
+from icefield.lake.rows import remove_files_up_to
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from icefield.plan import Range
 
 NUMBER = "_icefield_number"
+#: What was told is trimmed where it has more rows than its table and than this, or lies in more files than this.
+MANY_ROWS, MANY_FILES = 100_000, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +59,17 @@ def _told(tables: Tables, table: str, after: int, until: int) -> DataFrame:
 def numbered(change: DataFrame, number: int) -> DataFrame:
     """A change as the table beside keeps it."""
     return change.withColumn(NUMBER, F.lit(number).cast("bigint"))
+
+
+def trim(tables: Tables, table: str, rows: int, upto: int) -> bool:
+    """Drops what a table of so many rows told up to a number; False where that would not pay yet.
+
+    Each run tells in files of its own, so that whole files go. Where a compaction has mixed them, some rows stay that
+    nobody reads.
+    """
+    told = tables.branch.staged_metadata(changes_of(table))
+    assert told is not None
+    if meta.total_records(told) <= max(rows, MANY_ROWS) and meta.total_files(told) <= MANY_FILES:
+        return False
+    remove_files_up_to(tables.branch, changes_of(table), NUMBER, upto)
+    return True

@@ -65,7 +65,8 @@ def _csv(texts: DataFrame, source: Files, header: Sequence[str]) -> tuple[DataFr
 def _json(texts: DataFrame, source: Files) -> tuple[DataFrame, Expression]:
     fields = parse.json_fields(texts, source)
     found = parse.with_values(fields, parse.json_cells(source), source.schema)
-    wrong = F.when(F.expr("_json IS NULL OR _json.bad IS NOT NULL"), F.lit("malformed: no JSON object"))
+    unsound = f"_json IS NULL OR _json.bad IS NOT NULL OR NOT {parse.is_one_json('value')}"
+    wrong = F.when(F.expr(unsound), F.lit("malformed: no JSON object"))
     if source.new_columns == "fail":
         unknown = f"array_except(json_object_keys(value), {parse.known_names(source)})"
         wrong = wrong.when(F.expr(f"size({unknown}) > 0"), F.expr(f"concat('malformed: unknown field ', {unknown}[0])"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import os
 import re
 import string
 from dataclasses import dataclass
@@ -59,10 +60,14 @@ def list_landed(root: Path, source: Files) -> tuple[LandedFile, ...]:
     return tuple(found)
 
 
-def digest(files: Iterable[LandedFile | TakenFile]) -> FilesTaken:
-    """What a table stores of the files it took: their number, and a digest of paths, sizes and times."""
+def files_taken(arrivals: Arrivals) -> FilesTaken:
+    """What a table stores of the files whose rows it holds, once it has taken in what arrived."""
+    return FilesTaken(count=len(arrivals.landed) + len(arrivals.missing), digest=_digest(arrivals.landed))
+
+
+def _digest(files: Iterable[LandedFile]) -> str:
     lines = sorted(f"{file.path}\t{file.size}\t{file.modified_ns}" for file in files)
-    return FilesTaken(count=len(lines), digest=hashlib.sha256("\n".join(lines).encode()).hexdigest())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
@@ -77,9 +82,10 @@ def sha256(path: Path) -> str:
 def arrivals(root: Path, source: Files, known: FilesTaken | None, taken: Callable[[], Sequence[TakenFile]]) -> Arrivals:
     """Compares the folder with what the table has taken; `taken` is asked only when the digests differ."""
     landed = list_landed(root, source)
-    if known is not None and digest(landed) == known:
+    if known is not None and _digest(landed) == known.digest and not _is_owed(source, landed, known):
         return Arrivals(landed=landed)
-    remembered = {file.path: file for file in (taken() if known is not None else ())}
+    noted = taken() if known is not None else ()
+    remembered = {file.path: file for file in noted if not file.withdrawn}
     new: list[LandedFile] = []
     touched: list[LandedFile] = []
     changed: list[LandedFile] = []
@@ -91,14 +97,42 @@ def arrivals(root: Path, source: Files, known: FilesTaken | None, taken: Callabl
             same = file.size == before.size and sha256(root / file.path) == before.sha256
             (touched if same else changed).append(file)
     here = {file.path for file in landed}
+    absent = tuple(file for file in remembered.values() if file.path not in here)
+    withdraws = source.deleted == "withdraw"
+    if withdraws:
+        _require_absence(root, absent)
     return Arrivals(
         landed=landed,
         new=tuple(new),
         touched=tuple(touched),
         changed=tuple(changed),
-        missing=tuple(file for file in remembered.values() if file.path not in here),
+        missing=() if withdraws else absent,
+        gone=absent if withdraws else (),
         taken=tuple(remembered.values()),
+        withdrawn=tuple(file for file in noted if file.withdrawn),
     )
+
+
+def _is_owed(source: Files, landed: Sequence[LandedFile], known: FilesTaken) -> bool:
+    """Whether rows of files that went earlier are still to be withdrawn: the author has said so since."""
+    return source.deleted == "withdraw" and known.count != len(landed)
+
+
+def _require_absence(root: Path, files: Iterable[TakenFile]) -> None:
+    """A file in a folder that cannot be looked into is not gone, and its rows must stay."""
+    for folder in sorted({(root / file.path).parent for file in files}):
+        try:
+            with os.scandir(folder) as entries:
+                next(entries, None)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise FileUnreadable(
+                f"cannot look into {folder.relative_to(root)}, so whether its files are gone cannot be told:"
+                f" {error.strerror or error}",
+                where=str(folder),
+                remedy="give this user permission to read the folder, or mount its disk again, and run again",
+            ) from error
 
 
 def take(root: Path, file: LandedFile, source: Files, *, arrival: int, taken_ms: int) -> Intake:

@@ -118,8 +118,29 @@ def _value(cell: str, kind: str) -> str:
     if kind == "STRING":
         return cell
     if kind.startswith(("STRUCT", "ARRAY", "MAP")):
-        return f"from_json({cell}, {_sql_text(kind)})"
+        return _nested(cell, kind)
     return f"try_cast({cell} AS {kind})"
+
+
+def _nested(cell: str, kind: str) -> str:
+    """SQL for the value of a JSON text, NULL where not all of the text is a value of the type.
+
+    Spark gives a struct of NULLs for a text that is no object, and NULL for a part that does not fit; only beside a
+    whole record does it tell that something was wrong.
+    """
+    schema, options = _sql_text(f"STRUCT<value:{kind},bad:STRING>"), "map('columnNameOfCorruptRecord', 'bad')"
+    record = f"""from_json(concat('{{"value":', {cell}, '}}'), {schema}, {options})"""
+    sound = f"get(filter(array({record}), one -> one.bad IS NULL), 0).value"
+    return f"CASE WHEN {is_one_json(cell)} THEN {sound} END"
+
+
+def is_one_json(text: str) -> str:
+    """SQL that is TRUE where a text is one JSON value, with nothing behind it: Spark's parser would not look there.
+
+    What closes a list too early is no object, and what closes an object too early is no list.
+    """
+    alone = f"json_array_length(concat('[', {text}, ']')) = 1"
+    return f"""coalesce({alone} AND size(json_object_keys(concat('{{"value":', {text}, '}}'))) = 1, false)"""
 
 
 def _does_not_fit(cell: str, value: str, kind: str) -> str:

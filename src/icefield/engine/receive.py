@@ -64,7 +64,7 @@ class Receiver:
     def _intakes(self, source: Files, step: Step, arrivals: Arrivals) -> list[Intake]:
         """The files that a step reads; a rebuild keeps the places they had."""
         before = {file.path: file for file in arrivals.taken}
-        following = max((file.order for file in arrivals.taken), default=-1) + 1
+        following = arrivals.next_order
         found = []
         for file in _wanted(step, arrivals):
             known = before.get(file.path)

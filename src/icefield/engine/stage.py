@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from icefield.declare import Files
 from icefield.engine import intake, quality
 from icefield.engine.aside import to_quarantine
-from icefield.engine.changes import numbered
+from icefield.engine.changes import numbered, trim
 from icefield.engine.difference import difference
-from icefield.engine.landing import digest, require_unchanged, sha256
+from icefield.engine.landing import files_taken, require_unchanged, sha256
 from icefield.engine.origin import visible
 from icefield.engine.renewal import Renewal
 from icefield.engine.replacing import tell
@@ -22,9 +22,10 @@ from icefield.engine.tables import Published
 from icefield.engine.trial import try_promise
 from icefield.engine.update import Updated, update
 from icefield.failpoint import failpoint
-from icefield.graph import measures_of, quarantine_of
+from icefield.graph import changes_of, measures_of, quarantine_of
 from icefield.graph.state import TableState, Version
 from icefield.lake import metadata as meta
+from icefield.plan import read_by_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from icefield.engine.scratch import Stored
     from icefield.engine.tables import Tables
     from icefield.graph import Node
+    from icefield.graph.state import TakenFile
     from icefield.plan import Step
 
 
@@ -86,8 +88,8 @@ class Stage:
     apart: frozenset[str]
     #: Whether a keyed table's promise needs no trial.
     is_proven: Callable[[Node], bool]
-    #: Tables that tell what they removed and added.
-    followed: frozenset[str]
+    #: Tables that tell what they removed and added, with those that follow them.
+    followed: Mapping[str, tuple[str, ...]]
     started_ms: int
     receiver: Receiver
     received: Mapping[str, Begun]
@@ -100,6 +102,20 @@ class Stage:
 
     def carry_out(self, node: Node, step: Step, state: TableState | None, inputs: Mapping[str, TableState]) -> Staged:
         """Does what the step says; nobody sees any of it before the run is published."""
+        staged = self._carried_out(node, step, state, inputs)
+        if changes_of(node.name) in staged.tables:
+            staged.state = self._trimmed(staged.state, inputs)
+        return staged
+
+    def _trimmed(self, state: TableState, states: Mapping[str, TableState]) -> TableState:
+        """The table's state, once it no longer tells what all who follow it have read."""
+        followers = [states[name] for name in self.followed[state.name] if name in states]
+        upto = read_by_all(state, followers)
+        return replace(state, changes=upto) if trim(self.tables, state.name, state.rows, upto) else state
+
+    def _carried_out(
+        self, node: Node, step: Step, state: TableState | None, inputs: Mapping[str, TableState]
+    ) -> Staged:
         received = self._receive(node, step)
         if step.action == "note":
             return self._noted(node, step, state, received)
@@ -361,7 +377,7 @@ class Stage:
             columns=found.columns,
             published_ms=0,
             inputs=consumed,
-            files=digest(step.arrivals.landed) if step.arrivals is not None else None,
+            files=files_taken(step.arrivals) if step.arrivals is not None else None,
             lineage=found.lineage,
             changes=self._told_since(node, before, version, told),
             repairs=len(self.decided[node.name].repairs) if node.name in self.decided else 0,
@@ -385,12 +401,13 @@ class Stage:
     def _journal(
         self, node: Node, step: Step, received: Received | None, counts: Mapping[int, int]
     ) -> list[Mapping[str, Any]]:
-        """What `ops.files` is to remember: files that are new, and old ones that look different now."""
+        """What `ops.files` is to remember: files that are new, look different now, or went."""
         if received is None or step.arrivals is None:
             return []
         before = {file.path: file for file in step.arrivals.taken}
-        sequence = max((file.sequence for file in step.arrivals.taken), default=0) + 1
-        return [
+        sequence = step.arrivals.next_sequence
+        gone = [self._withdrawn(node, file, sequence) for file in step.arrivals.gone]
+        return gone + [
             {
                 "table": node.name,
                 "path": taken.file.path,
@@ -407,6 +424,22 @@ class Stage:
             for taken in received.intakes
             if not _is_as_before(taken, before)
         ]
+
+    def _withdrawn(self, node: Node, file: TakenFile, sequence: int) -> Mapping[str, Any]:
+        """What `ops.files` is to remember of a file that went: nothing of it is left in the table."""
+        return {
+            "table": node.name,
+            "path": file.path,
+            "run": self.run,
+            "status": "withdrawn",
+            "size": file.size,
+            "modified_ns": file.modified_ns,
+            "sha256": file.sha256,
+            "rows": 0,
+            "taken_ms": file.taken_ms,
+            "arrival": file.order,
+            "sequence": sequence,
+        }
 
 
 def rebuild_instead(step: Step, reason: str) -> Step:

@@ -137,11 +137,14 @@ class Graph:
                 found[table].append(name)
         return {name: tuple(readers) for name, readers in found.items()}
 
-    def tells_changes(self, name: str) -> bool:
-        """Whether a table has to tell what it removed and added: someone follows it by key."""
-        if isinstance(self[name].refresh, Append):
-            return False  # what it adds can be read from the table itself
-        return any(self[reader].keys for reader in self.readers()[name])
+    def followers(self) -> dict[str, tuple[str, ...]]:
+        """Tables that have to tell what they removed and added, with those that follow them by key."""
+        found = {}
+        for name, readers in self.readers().items():
+            followers = tuple(reader for reader in readers if self[reader].keys)
+            if followers and not isinstance(self[name].refresh, Append):  # what it adds is read from the table itself
+                found[name] = followers
+        return found
 
     def to_json(self) -> str:
         """The whole graph as JSON text."""

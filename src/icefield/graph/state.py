@@ -24,7 +24,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesTaken:
-    """How many files a table has taken in, and a digest of their paths, sizes and times."""
+    """How many files a table holds the rows of, and a digest of the paths, sizes and times of those that were there."""
 
     count: int
     digest: str
@@ -74,6 +74,8 @@ class TakenFile:
     taken_ms: int
     order: int
     sequence: int = 0
+    #: It went, and its rows with it; what the lake still needs of it is that its place is taken.
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +95,30 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """What has happened in a source's folder since the table last looked."""
+    """What has happened in a source's folder since the table last looked.
+
+    Of the files that were taken in and are not there now, `missing` are those whose rows stay, and `gone` those whose
+    rows are to be withdrawn. `withdrawn` are files that were gone before: if one comes back, it is new.
+    """
 
     landed: tuple[LandedFile, ...] = ()
     new: tuple[LandedFile, ...] = ()
     touched: tuple[LandedFile, ...] = ()
     changed: tuple[LandedFile, ...] = ()
     missing: tuple[TakenFile, ...] = ()
+    gone: tuple[TakenFile, ...] = ()
     taken: tuple[TakenFile, ...] = ()
+    withdrawn: tuple[TakenFile, ...] = ()
 
     @property
-    def news(self) -> bool:
-        """Whether a run has anything to take in or to note."""
-        return bool(self.new or self.touched or self.changed)
+    def next_order(self) -> int:
+        """The place in the order of arrival for the next new file; no two files ever have the same."""
+        return max((file.order for file in (*self.taken, *self.withdrawn)), default=-1) + 1
+
+    @property
+    def next_sequence(self) -> int:
+        """What comes after everything that was noted of files."""
+        return max((file.sequence for file in (*self.taken, *self.withdrawn)), default=0) + 1
 
     @property
     def new_bytes(self) -> int:

@@ -34,13 +34,14 @@ def new_branch_name(kind: str = "run_") -> str:
 
 
 class BranchNames:
-    """Names that this process uses again for its next run on the same lake.
+    """Names that this process uses again for its next run, or other work of one kind, on the same lake.
 
     Spark keeps a catalog, with its connections, for every name it has seen, so a process that runs for days must not
     come up with a new one each time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "run_") -> None:
+        self._kind = kind
         self._free: dict[Path, list[str]] = {}
         self._guard = threading.Lock()
 
@@ -48,7 +49,7 @@ class BranchNames:
         """A name that no other run of this process works under."""
         with self._guard:
             free = self._free.setdefault(lake, [])
-            return free.pop() if free else new_branch_name()
+            return free.pop() if free else new_branch_name(self._kind)
 
     def give_back(self, lake: Path, name: str) -> None:
         """Offers a name for the next run, once its branch is gone."""

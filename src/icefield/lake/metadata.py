@@ -76,6 +76,12 @@ def total_records(metadata: Metadata) -> int:
     return 0 if found is None else records_in(found["summary"])
 
 
+def total_files(metadata: Metadata) -> int:
+    """Data files in the current snapshot, from its summary."""
+    found = current_snapshot(metadata)
+    return 0 if found is None else int(found["summary"].get("total-data-files", 0))
+
+
 def records_in(summary: Metadata) -> int:
     """Rows of a snapshot: those in its data files, without those that its delete files take out."""
     return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))

@@ -66,8 +66,8 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "ops.files": {
         "table": ("string", "the table that took the file in"),
         "path": ("string", "the file, relative to the project"),
-        "run": ("string", "the run that took it"),
-        "status": ("string", "taken, touched or replaced"),
+        "run": ("string", "the run that noted it"),
+        "status": ("string", "taken, touched, replaced, or withdrawn with its rows"),
         "size": ("long", "bytes"),
         "modified_ns": ("long", "time of last change, nanoseconds since 1970"),
         "sha256": ("string", "digest of the content"),

@@ -68,6 +68,18 @@ def distinct_values(branch: Branch, table: str, snapshot: int | None, columns: t
     return int(values.group_by(list(columns)).aggregate([]).num_rows)
 
 
+def remove_files_up_to(branch: Branch, table: str, column: str, limit: int) -> None:
+    """Takes out files in which no value of a column is above a limit; no row is read."""
+    from pyiceberg.expressions.parser import parse
+
+    with (
+        _opened(branch, table) as found,
+        found.transaction() as work,
+        work.update_snapshot(snapshot_properties={meta.RUN: branch.run}).delete() as removal,
+    ):
+        removal.delete_by_predicate(parse(f"{column} <= {limit}"))
+
+
 def append_rows(branch: Branch, table: str, rows: pa.Table) -> None:
     """Adds rows; their columns are cast to the table's."""
     with _opened(branch, table) as found:

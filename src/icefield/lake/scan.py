@@ -13,6 +13,7 @@ from icefield.errors import LakeDamaged
 from icefield.graph import changes_of
 from icefield.graph.state import Repair, TakenFile
 from icefield.lake import metadata as meta
+from icefield.lake.manifests import require_manifests
 from icefield.lake.metadata import RESTORE
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from icefield.lake.embedded import EmbeddedLake
+    from icefield.lake.metadata import Metadata
     from icefield.plan import Range
 
 
@@ -62,10 +64,11 @@ def damage(error: duckdb.Error, metadata: str = "") -> LakeDamaged | None:
 
 
 @contextmanager
-def reading(metadata: str) -> Iterator[None]:
-    """Says of DuckDB's errors while it reads a table which file is damaged."""
+def reading(metadata: str, content: Metadata | None = None, snapshot: int | None = None) -> Iterator[None]:
+    """Says which file is damaged where DuckDB cannot read a table; `content` is its metadata, where at hand."""
     import duckdb
 
+    require_manifests(meta.load(metadata) if content is None else content, snapshot)
     try:
         yield
     except duckdb.Error as error:
@@ -94,29 +97,43 @@ def changed_rows(lake: EmbeddedLake, table: str, wanted: Range) -> int:
             int(one["summary"].get("added-records", 0)) for one in snapshots if one["summary"]["operation"] == "append"
         )
     location = pointers[changes_of(table)]
-    with connect() as db:
+    with reading(location), connect() as db:
         query = f"SELECT count(*) FROM {scan(location)} WHERE _icefield_number > ? AND _icefield_number <= ?"
         found = db.execute(query, [wanted.after, wanted.until]).fetchone()
     return 0 if found is None else int(found[0])
 
 
 def taken_files(lake: EmbeddedLake, table: str) -> Sequence[TakenFile]:
-    """The files that a table has taken in, in order of arrival, each as it was last seen."""
+    """The files that a table has taken in, in order of arrival, each as it was last seen.
+
+    What was noted before a file was withdrawn is about rows that are no more: it counts from when it came back.
+    """
     location = lake.pointers().get("ops.files")
     if location is None:
         return ()
     with reading(location), connect() as db:
         rows = db.execute(
-            "SELECT path, arg_max(size, sequence), arg_max(modified_ns, sequence), arg_max(sha256, sequence),"
-            " arg_min(run, sequence), max(sequence),"
-            f' min(epoch_ms(taken_at)), min(arrival) FROM {scan(location)} WHERE "table" = ? GROUP BY path ORDER BY 8',
+            "WITH noted AS (SELECT *, max(sequence) OVER (PARTITION BY path) AS newest,"
+            " coalesce(max(sequence) FILTER (WHERE status = 'withdrawn') OVER (PARTITION BY path), -1) AS went"
+            f' FROM {scan(location)} WHERE "table" = ?)'
+            " SELECT path, arg_max(size, sequence), arg_max(modified_ns, sequence), arg_max(sha256, sequence),"
+            " arg_min(run, sequence), max(sequence), min(epoch_ms(taken_at)), min(arrival), any_value(went = newest)"
+            " FROM noted WHERE sequence > went OR (sequence = went AND went = newest) GROUP BY path ORDER BY 8",
             [table],
         ).fetchall()
     return tuple(
         TakenFile(
-            path=path, size=size, modified_ns=ns, sha256=digest, run=run, taken_ms=ms, order=order, sequence=sequence
+            path=path,
+            size=size,
+            modified_ns=ns,
+            sha256=digest,
+            run=run,
+            taken_ms=ms,
+            order=order,
+            sequence=sequence,
+            withdrawn=withdrawn,
         )
-        for path, size, ns, digest, run, sequence, ms, order in rows
+        for path, size, ns, digest, run, sequence, ms, order, withdrawn in rows
     )
 
 
@@ -148,7 +165,7 @@ def repaired(lake: EmbeddedLake, table: str) -> pa.Table | None:
         f'SELECT arrival, arg_max(sha256, sequence) AS sha256 FROM {scan(known["ops.files"])} WHERE "table" = $1'
         " GROUP BY arrival"
     )
-    with connect() as db:
+    with reading(known["ops.files"]), reading(known["ops.repaired"]), connect() as db:
         db.execute(
             f"SELECT number, arrival, line FROM {scan(known['ops.repaired'])} JOIN ({content}) USING (arrival, sha256)"
             ' WHERE "table" = $1',

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from icefield.declare import Append, ByKey, Keyed
-from icefield.errors import FileChanged, FileMissing
+from icefield.errors import AllFilesGone, FileChanged, FileMissing
 from icefield.graph.state import Arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from icefield.declare import Files
     from icefield.graph import Edge, Node
@@ -70,16 +70,20 @@ def decide(
     """The step for one table whose inputs all stand where `inputs` says."""
     if arrivals is not None:
         _refuse_changed_files(node, arrivals)
+        _refuse_empty_landing(node, arrivals)
     if state is None:
         return _everything(node, "build", "first run", inputs, arrivals)
     if due := _rebuild_reason(node, state, inputs, arrivals, wishes):
-        if node.source is not None and arrivals is not None:
-            _require_files(node, arrivals, due, replay=node.name in wishes.replay)
+        if arrivals is not None:
+            _require_files(node, arrivals, due, _way_out(node, state, inputs, arrivals, wishes))
         return _everything(node, "rebuild", due, inputs, arrivals)
     moved = [name for name in node.inputs if not _stands_at(state, inputs[name])]
     if not isinstance(node.refresh, Append | Keyed):
-        if moved or (arrivals is not None and (arrivals.new or arrivals.missing or _corrected(node, arrivals))):
-            return _everything(node, "refresh", _moved_reason(moved, arrivals), inputs, arrivals)
+        if moved or (arrivals is not None and (arrivals.new or arrivals.gone or _corrected(node, arrivals))):
+            due = _moved_reason(moved, arrivals)
+            if arrivals is not None:
+                _require_files(node, arrivals, due)
+            return _everything(node, "refresh", due, inputs, arrivals)
         return _rest(node, state, arrivals)
     if (arrivals is not None and arrivals.new) or moved:
         ranges = {name: _since(state, inputs[name]) for name in node.inputs}
@@ -132,6 +136,17 @@ def _rebuild_reason(
     node: Node, state: TableState, inputs: Mapping[str, TableState], arrivals: Arrivals | None, wishes: Wishes
 ) -> str:
     """Why everything must be computed again, "" if it need not."""
+    asked = _asked_reason(node, state, wishes)
+    incremental = isinstance(node.refresh, Append | Keyed)
+    if arrivals is not None and (asked or incremental) and (withdrawn := _withdrawn_reason(node, arrivals)):
+        return f"{asked}; {withdrawn}" if asked else withdrawn
+    if asked or not incremental:
+        return asked
+    return next((told for edge in node.edges if (told := _broken(node, edge, state, inputs))), "")
+
+
+def _asked_reason(node: Node, state: TableState, wishes: Wishes) -> str:
+    """Why everything is computed again wherever the inputs stand."""
     if wishes.full_refresh:
         return "--full-refresh"
     if node.name in wishes.replay:
@@ -142,11 +157,20 @@ def _rebuild_reason(
         return "its checks changed"
     if state.meddled and node.name not in wishes.accept:
         return "someone else changed its rows"
-    if not isinstance(node.refresh, Append | Keyed):
-        return ""
-    if arrivals is not None and _corrected(node, arrivals):
-        return f"{_files(arrivals.changed)} corrected"
-    return next((told for edge in node.edges if (told := _broken(node, edge, state, inputs))), "")
+    return ""
+
+
+def _withdrawn_reason(node: Node, arrivals: Arrivals) -> str:
+    """Why rows that came from files leave the table."""
+    told = [f"{_files(arrivals.changed)} corrected"] if _corrected(node, arrivals) else []
+    return "; ".join([*told, *_gone(arrivals)])
+
+
+def _gone(arrivals: Arrivals) -> list[str]:
+    if not arrivals.gone:
+        return []
+    count = "1 file" if len(arrivals.gone) == 1 else f"{len(arrivals.gone)} files"
+    return [f"{count} gone" + (f": {_files(arrivals.gone)}" if len(arrivals.gone) <= _NAMED_AT_MOST else "")]
 
 
 def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, TableState]) -> str:
@@ -170,6 +194,13 @@ def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, Tabl
     if isinstance(node.refresh, Append):
         return f"{edge.table} may have changed rows that were there before"
     return "" if consumed.number >= now.changes else f"what {edge.table} changed since is no longer told"
+
+
+def read_by_all(table: TableState, followers: Iterable[TableState]) -> int:
+    """The number up to which nobody needs what a table told: its followers have read that, or rebuild anyway."""
+    seen = [state.inputs[table.name] for state in followers if table.name in state.inputs]
+    since = table.changes or 0
+    return max(since, min((one.number for one in seen if one.epoch == table.version.epoch), default=since))
 
 
 def _only_appends(now: TableState, start: int | None) -> bool:
@@ -200,25 +231,41 @@ def _refuse_changed_files(node: Node, arrivals: Arrivals) -> None:
         )
 
 
-def _require_files(node: Node, arrivals: Arrivals, due: str, *, replay: bool) -> None:
+def _refuse_empty_landing(node: Node, arrivals: Arrivals) -> None:
+    """A disk that is not mounted looks like a folder from which everything was deleted."""
+    if arrivals.gone and not arrivals.landed:
+        raise AllFilesGone(
+            f"{_gone(arrivals)[0]}, and no other is there; the rows of {node.name} are left as they are",
+            where=f"{node.name}, {node.location}",
+            remedy="bring the files back (is their disk mounted?); if all rows are to go, leave an empty file there",
+        )
+
+
+def _way_out(
+    node: Node, state: TableState, inputs: Mapping[str, TableState], arrivals: Arrivals, wishes: Wishes
+) -> str:
+    """What else can be done where a rebuild lacks files, "" if only the author can tell."""
+    if node.name in wishes.replay:  # it has nothing to accept, and until then its rows just wait
+        return "and try again: a replay or discard reads all files of its table; the rows wait as they are until then"
+    accepting = replace(wishes, accept=wishes.accept | {node.name})
+    if _rebuild_reason(node, state, inputs, arrivals, accepting):
+        return ""
+    return f"or keep the rows as they are: icefield run --accept {node.name}"
+
+
+def _require_files(node: Node, arrivals: Arrivals, due: str, otherwise: str = "") -> None:
     """A rebuild must read what was read before; a correction is read only where the author said `replace`."""
-    # A replay has nothing to accept: it cannot be done without the files, and until then its rows just wait.
-    otherwise = (
-        "and try again: a replay or discard reads all files of its table; the rows wait as they are until then"
-        if replay
-        else f"or keep the rows as they are: icefield run --accept {node.name}"
-    )
     if arrivals.changed and _policy(node) == "ignore":
         raise FileChanged(
             f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.changed)} has other content than was taken in",
             where=f"{node.name}, {node.location}",
-            remedy=f"bring the old content back, {otherwise}",
+            remedy="bring the old content back, " + (otherwise or 'or take this in: files(..., changed="replace")'),
         )
     if arrivals.missing:
         raise FileMissing(
             f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.missing)}, once taken in, is not there",
             where=f"{node.name}, {node.location}",
-            remedy=f"bring the files back, {otherwise}",
+            remedy="bring the files back, " + (otherwise or 'or let their rows go: files(..., deleted="withdraw")'),
         )
 
 
@@ -228,6 +275,8 @@ def _moved_reason(moved: list[str], arrivals: Arrivals | None) -> str:
         told.append(f"{_files(arrivals.new)} arrived")
     if arrivals is not None and arrivals.changed:
         told.append(f"{_files(arrivals.changed)} corrected")
+    if arrivals is not None:
+        told += _gone(arrivals)
     if moved:
         told.append(f"{', '.join(moved)} changed")
     return "; ".join(told)

@@ -41,13 +41,13 @@ def _edge(edge: Edge, meaning: Meaning) -> list[Any]:
 
 
 def _source(source: Source, meaning: Meaning) -> list[Any]:
-    """Everything that decides which rows a source gives; not what happens when a taken file changes."""
+    """Everything that decides which rows a source gives; not what happens when a taken file changes or goes."""
     told: dict[str, Any] = {}
     for name in type(source).__dataclass_fields__:
         value = getattr(source, name)
         if name == "schema":
             told[name] = _columns(value)
-        elif name != "changed":
+        elif name not in ("changed", "deleted"):
             told[name] = meaning.of(value)
     return [type(source).__name__, sorted(told.items())]
 

@@ -99,7 +99,7 @@ def _create_views(db: duckdb.DuckDBPyConnection, pins: Mapping[str, Pin]) -> Non
         db.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     for name, pin in pins.items():
         snapshot = None if pin.is_current else pin.snapshot
-        with reading(pin.location):
+        with reading(pin.location, pin.metadata, pin.snapshot):
             db.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {scan(pin.location, snapshot)}")
     create_overview(db, pins.values())
 
@@ -113,5 +113,5 @@ def _lock(db: duckdb.DuckDBPyConnection, warehouse: Path) -> None:
 
 
 def _read_runs(db: duckdb.DuckDBPyConnection, pin: Pin) -> list[tuple[str, str]]:
-    with reading(pin.location):
+    with reading(pin.location, pin.metadata):
         return db.execute(f"SELECT run, status FROM {scan(pin.location)} ORDER BY finished_at, run").fetchall()

@@ -78,7 +78,8 @@ def _rows_read(step: Step, states: Mapping[str, TableState]) -> int:
 
 
 def _lacks_history(step: Step) -> bool:
-    return step.arrivals is not None and bool(step.arrivals.landed) and not step.arrivals.taken
+    """Even where no file is there: a rebuild must know what it lacks."""
+    return step.arrivals is not None and not step.arrivals.taken
 
 
 def selected(project: Project, select_text: str = "", exclude: str = "") -> tuple[str, ...]:

@@ -237,7 +237,7 @@ class Run:
             measures=derived.measures,
             apart=frozenset(derived.apart),
             is_proven=derived.is_proven,
-            followed=frozenset(name for name in graph.order if graph.tells_changes(name)),
+            followed=graph.followers(),
             started_ms=self.started_ms,
             receiver=receiver,
             received=received,

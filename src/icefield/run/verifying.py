@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from icefield.errors import NoLake
-from icefield.lake.branch import Branch, new_branch_name
+from icefield.lake.branch import Branch, BranchNames
 from icefield.lake.embedded import RECORDER
 from icefield.plan import Plan, Wishes
 from icefield.run.events import TableStarted
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from icefield.graph.state import TableState
     from icefield.project import Project
     from icefield.run.events import Event
+
+_names = BranchNames(RECORDER)
 
 
 def verify_project(
@@ -54,7 +56,7 @@ class _Verification(Run):
         self.states = self.lake.states()
         published = dict(self.states)
         plan = self._plan(selection)
-        branch = Branch(self.lake, new_branch_name(RECORDER), self.run)
+        branch = Branch(self.lake, _names.take(self.lake.root), self.run)
         try:
             with ThreadPoolExecutor(cores(), thread_name_prefix="reader") as readers:
                 stage = self._start(branch, plan, readers)
@@ -62,6 +64,7 @@ class _Verification(Run):
             return [self._verdict(stage, table, published, listener) for table in selection]
         finally:
             branch.abandon()
+            _names.give_back(self.lake.root, branch.name)
 
     def _plan(self, selection: Sequence[str]) -> Plan:
         if not self.order.full_refresh:
