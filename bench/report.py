@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contestants import HANDWRITTEN, ICEFIELD, Counts
+from contestants import DBT, DUCKDB, HANDWRITTEN, ICEFIELD, Counts
 from startup import MOST
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def verdicts(results: Mapping[str, Any]) -> list[tuple[str, str, str, bool]]:
 
 
 def doubts(counts: Mapping[str, Counts], landed: Counts) -> list[str]:
-    """What cannot be right: rows of a feed lost or doubled, or a table that is missing or empty."""
+    """What cannot be right: rows lost or doubled, a table that is missing or empty, two of one kind that differ."""
     found = []
     wanted = {table for of in counts.values() for table in of if _is_named(table)} | landed.keys()
     for name, of in counts.items():
@@ -124,6 +124,12 @@ def doubts(counts: Mapping[str, Counts], landed: Counts) -> list[str]:
             f"{name} accounts for {had:,} of the {rows:,} rows landed for {table}"
             for name, had in exact.items()
             if name in counts and had != rows
+        ]
+    if DBT in counts and DUCKDB in counts:  # by the same queries
+        found += [
+            f"{DBT} has {counts[DBT].get(table, 0):,} rows in {table}, and {DUCKDB} {rows:,}"
+            for table, rows in counts[DUCKDB].items()
+            if counts[DBT].get(table, 0) != rows
         ]
     return found
 
@@ -180,8 +186,8 @@ def _parts(results: Mapping[str, Any]) -> list[str]:
         "Wall time of whole commands, each in a new process, one after another in turns; set-up done and page cache "
         "warm. Memory is the sum of resident pages of a command's processes, CPU the time they used on all cores, both "
         "sampled five times a second.",
-        *([f"{rebuilding}: not incremental, each run builds all anew."] if rebuilding else []),
         "",
+        *([f"Not incremental, so that each run builds all anew: {rebuilding}.", ""] if rebuilding else []),
         *_overview(results["ratios"]),
         *[line for what, of in results["measures"].items() for line in _peers(what, of, results["ratios"])],
         *_warm(results["warm"], results["ratios"]),
