@@ -41,12 +41,12 @@ soak: setup ## Concurrency for a minute, then random histories of a lake for abo
 	@ICEFIELD_SOAK_SECONDS=60 $(BIN)/pytest -m soak $(ARGS)
 	@ICEFIELD_EXACT_SEED=$(SEED) ICEFIELD_EXACT_STEPS=640 $(BIN)/pytest tests/run/test_exact.py -s $(ARGS)
 
-bench: setup ## Measure against hand-written PySpark, DuckDB and Polars; results in bench/results
+bench: setup ## Measure against PySpark, DuckDB, dbt and Polars (ARGS="--only startup" to choose); results in bench/results
 	@$(BIN)/python bench/run.py $(ARGS)
 
 wheel: setup ## Build the wheel, reference projects included, into dist/
 	@$(BIN)/python -m build --wheel --no-isolation
 
 clean: ## Remove the environment, builds and caches; data and lakes stay
-	@rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .bench-venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find src tests pipelines bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -50,6 +50,7 @@ STARTED = time.perf_counter()
 
 
 def session(out: Path, jars: list[str]) -> SparkSession:
+    out.mkdir(parents=True, exist_ok=True)
     cores = os.cpu_count() or 1
     settings = {
         "spark.driver.memory": "3g",
@@ -237,10 +238,7 @@ def total(column: str) -> Column:
     return F.coalesce(F.sum(column), F.lit(0))
 
 
-def main(landing: Path, out: Path, jars: list[str]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    spark = session(out, jars)
-    print(f"{time.perf_counter() - STARTED:6.1f} s  Spark has started", flush=True)
+def build(spark: SparkSession, landing: Path) -> None:
     for layer in ("bronze", "silver", "gold"):
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {layer}")
     bronze(spark, landing)
@@ -253,6 +251,12 @@ def main(landing: Path, out: Path, jars: list[str]) -> None:
     write(customer_summary(sessions, analysed, spark.table("silver.support_metrics")), "gold.customer_summary")
     write(daily_metrics(analysed), "gold.daily_metrics")
     write(product_summary(events, analysed, spark.table("silver.inventory_health")), "gold.product_summary")
+
+
+def main(landing: Path, out: Path, jars: list[str]) -> None:
+    spark = session(out, jars)
+    print(f"{time.perf_counter() - STARTED:6.1f} s  Spark has started", flush=True)
+    build(spark, landing)
     spark.stop()
     print(f"{time.perf_counter() - STARTED:6.1f} s  done", flush=True)
 

@@ -12,14 +12,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contestants import HANDWRITTEN, ICEFIELD, Counts
+from contestants import DBT, DUCKDB, HANDWRITTEN, ICEFIELD, Counts
+from startup import MOST
 
 if TYPE_CHECKING:
     from measure import Measured
 
 PACKAGES = ("icefield", "pyspark", "pyiceberg", "duckdb", "polars", "pyarrow")
 GB = 1e9
-MOST_SECONDS = {"nothing new": 1.0, "--help": 0.4, "ls": 0.4}
+FULL, NOTHING, DAY, WARM_DAY = "full build", "nothing new", "one more day", "one more day, warm processes"
+MOST_SECONDS = {NOTHING: 1.0, "--help": 0.4, "ls": 0.4}
 MOST_BYTES = 4 * GB
 
 
@@ -38,14 +40,20 @@ def machine(java: Path) -> dict[str, Any]:
     }
 
 
-def summary(runs: Sequence[Measured]) -> dict[str, Any]:
-    """Median and spread of some runs of one command."""
-    seconds = [run.seconds for run in runs]
+def spread(seconds: Sequence[float]) -> dict[str, Any]:
+    """Median and range of some times."""
     return {
         "median_s": round(statistics.median(seconds), 3),
         "min_s": round(min(seconds), 3),
         "max_s": round(max(seconds), 3),
         "seconds": [round(value, 3) for value in seconds],
+    }
+
+
+def summary(runs: Sequence[Measured]) -> dict[str, Any]:
+    """Some runs of one command."""
+    return {
+        **spread([run.seconds for run in runs]),
         "cpu_median_s": round(statistics.median(run.cpu_seconds for run in runs), 2),
         "peak_bytes": max(run.peak_bytes for run in runs),
         "lingered_max_s": round(max(run.lingered for run in runs), 3),
@@ -53,15 +61,22 @@ def summary(runs: Sequence[Measured]) -> dict[str, Any]:
     }
 
 
-def cold_ratios(cold: Mapping[str, Sequence[Measured]]) -> dict[str, dict[str, float]]:
-    """How many times as long as each other one icefield took: by medians, and the least and most of any pair."""
-    if ICEFIELD not in cold:
-        return {}
-    own = [run.seconds for run in cold[ICEFIELD]]
+def ratios(
+    measures: Mapping[str, Mapping[str, Sequence[Measured]]], warm: Mapping[str, Sequence[float]]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """By what was measured and by contestant, how many times as long as it icefield took."""
+    seconds = {
+        what: {name: [run.seconds for run in runs] for name, runs in of.items()} for what, of in measures.items()
+    }
+    return {what: _ratios(of) for what, of in {**seconds, WARM_DAY: warm}.items() if ICEFIELD in of}
+
+
+def _ratios(seconds: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
+    """By medians, and the least and most of any pair."""
+    own = seconds[ICEFIELD]
     found = {}
-    for name, runs in cold.items():
+    for name, other in seconds.items():
         if name != ICEFIELD:
-            other = [run.seconds for run in runs]
             pairs = [a / b for a, b in zip(own, other, strict=True)]
             found[name] = {
                 "of_medians": round(statistics.median(own) / statistics.median(other), 3),
@@ -74,24 +89,28 @@ def cold_ratios(cold: Mapping[str, Sequence[Measured]]) -> dict[str, dict[str, f
 def verdicts(results: Mapping[str, Any]) -> list[tuple[str, str, str, bool]]:
     """What is promised, what was found, and whether it holds."""
     found = []
-    if ratio := results["ratios"].get(HANDWRITTEN):
-        value = ratio["of_medians"]
-        found.append((f"cold run against {HANDWRITTEN}", "at most 1.00 times", f"{value:.2f} times", value <= 1))
-    for name, most in MOST_SECONDS.items():
-        if it := results["quick"].get(name):
-            found.append((name, f"at most {most:g} s", f"{it['median_s']:.2f} s", it["median_s"] <= most))
-    if it := results["quick"].get("nothing new"):
-        found.append(("nothing new", "no JVM", "a JVM" if it["java"] else "none", not it["java"]))
-    peaks = [it["peak_bytes"] for it in [results["cold"].get(ICEFIELD), *results["quick"].values()] if it]
-    if peaks:
+    for moment, value in results.get("startup", {}).get("ratios", {}).items():
         found.append(
-            ("peak memory, Java and Python", "at most 4 GB", f"{max(peaks) / GB:.2f} GB", max(peaks) <= MOST_BYTES)
+            (f"start against a plain session, {moment}", f"at most {MOST} times", f"{value:.2f} times", value <= MOST)
         )
+    measures, commands = results.get("measures", {}), results.get("commands", {})
+    if ratio := results.get("ratios", {}).get(FULL, {}).get(HANDWRITTEN):
+        value = ratio["of_medians"]
+        found.append((f"{FULL} against {HANDWRITTEN}", "at most 1.00 times", f"{value:.2f} times", value <= 1))
+    own = {**commands, **{what: of[ICEFIELD] for what, of in measures.items() if ICEFIELD in of}}
+    for name, most in MOST_SECONDS.items():
+        if it := own.get(name):
+            found.append((name, f"at most {most:g} s", f"{it['median_s']:.2f} s", it["median_s"] <= most))
+    if it := own.get(NOTHING):
+        found.append((NOTHING, "no JVM", "a JVM" if it["java"] else "none", not it["java"]))
+    if own:
+        peak = max(it["peak_bytes"] for it in own.values())
+        found.append(("peak memory, Java and Python", "at most 4 GB", f"{peak / GB:.2f} GB", peak <= MOST_BYTES))
     return found
 
 
 def doubts(counts: Mapping[str, Counts], landed: Counts) -> list[str]:
-    """What cannot be right: rows of a feed lost or doubled, or a table that is missing or empty."""
+    """What cannot be right: rows lost or doubled, a table that is missing or empty, two of one kind that differ."""
     found = []
     wanted = {table for of in counts.values() for table in of if _is_named(table)} | landed.keys()
     for name, of in counts.items():
@@ -106,67 +125,111 @@ def doubts(counts: Mapping[str, Counts], landed: Counts) -> list[str]:
             for name, had in exact.items()
             if name in counts and had != rows
         ]
+    if DBT in counts and DUCKDB in counts:  # by the same queries
+        found += [
+            f"{DBT} has {counts[DBT].get(table, 0):,} rows in {table}, and {DUCKDB} {rows:,}"
+            for table, rows in counts[DUCKDB].items()
+            if counts[DBT].get(table, 0) != rows
+        ]
     return found
 
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The results for a reader."""
-    data, machine_ = results["data"], results["machine"]
     lines = [
-        f"# {data['rows']:,} rows in {data['days']} days, {results['date']}",
+        f"# {_title(results)}, {results['date']}",
         "",
-        f"{machine_['cpu']}, {machine_['cores']} cores, {machine_['memory_gb']} GB, {machine_['system']}; "
-        f"load before the start {machine_['load_before']}. Python {machine_['python']}, Java {machine_['java']}, "
-        + ", ".join(f"{name} {number}" for name, number in machine_["packages"].items())
-        + f". Commit {machine_['commit']}.",
+        _machine(results["machine"]),
         "",
-        "Wall time of whole commands, each in a new process, one after another in turns; set-up done and page cache "
-        "warm. Memory is the sum of resident pages of a command's processes, CPU the time they used on all cores, both "
-        "sampled five times a second.",
-        "",
-        *_table(
-            [
-                "cold run: CSV to gold",
-                "median s",
-                "least",
-                "most",
-                "CPU s",
-                "peak GB",
-                f"{ICEFIELD} takes",
-                "in any pair",
-            ],
-            [_cold_row(name, it, results["ratios"]) for name, it in results["cold"].items()],
-        ),
-        *_table(
-            [ICEFIELD, "median s", "least", "most", "CPU s", "peak GB", "Java", "runs"],
-            [
-                [name, *_spread(it), "yes" if it["java"] else "no", str(len(it["seconds"]))]
-                for name, it in results["quick"].items()
-            ],
-        ),
+        *(_startup(results["startup"]) if "startup" in results else []),
+        *(_parts(results) if "data" in results else []),
         *_table(
             ["held to", "limit", "found", ""],
             [[what, limit, seen, "held" if held else "**not held**"] for what, limit, seen, held in verdicts(results)],
         ),
-        *_counts_table(results["counts"]),
-        *[f"- **{doubt}**" for doubt in results["doubts"]],
+        *_counts_table(results.get("counts", {})),
+        *[f"- **{doubt}**" for doubt in results.get("doubts", ())],
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _cold_row(name: str, it: Mapping[str, Any], ratios: Mapping[str, Mapping[str, float]]) -> list[str]:
-    ratio = ratios.get(name)
-    told = (
-        [f"{ratio['of_medians']:.2f} times", f"{ratio['least_of_a_pair']:.2f} to {ratio['most_of_a_pair']:.2f}"]
-        if ratio
-        else ["", ""]
+def _title(results: Mapping[str, Any]) -> str:
+    data = results.get("data")
+    return f"{data['rows']:,} rows in {data['days']} days" if data else "The start of a session"
+
+
+def _machine(it: Mapping[str, Any]) -> str:
+    packages = ", ".join(f"{name} {number}" for name, number in it["packages"].items())
+    return (
+        f"{it['cpu']}, {it['cores']} cores, {it['memory_gb']} GB, {it['system']}; load before the start "
+        f"{it['load_before']}. Python {it['python']}, Java {it['java']}, {packages}. Commit {it['commit']}."
     )
-    return [name, *_spread(it), *told]
 
 
-def _spread(it: Mapping[str, Any]) -> list[str]:
-    times = [f"{it[key]:.2f}" for key in ("median_s", "min_s", "max_s", "cpu_median_s")]
-    return [*times, f"{it['peak_bytes'] / GB:.2f}"]
+def _startup(found: Mapping[str, Any]) -> list[str]:
+    """A table of the two starts."""
+    medians, moments = found["medians_s"], list(found["ratios"])
+    rows = [[which, *[f"{of[moment]:.2f} s" for moment in moments]] for which, of in medians.items()]
+    pairs = len(found["starts"][ICEFIELD])
+    return [
+        f"From a new Python process to a Spark session with the same jars, master, heap and extensions; medians of "
+        f"{pairs} alternating pairs.",
+        "",
+        *_table(["start", *moments], [*rows, ["ratio", *[f"{found['ratios'][moment]:.2f}" for moment in moments]]]),
+    ]
+
+
+def _parts(results: Mapping[str, Any]) -> list[str]:
+    """What was measured on landed data."""
+    rebuilding = ", ".join(results["rebuilding"])
+    return [
+        "Wall time of whole commands, each in a new process, one after another in turns; set-up done and page cache "
+        "warm. Memory is the sum of resident pages of a command's processes, CPU the time they used on all cores, both "
+        "sampled five times a second.",
+        "",
+        *([f"Not incremental, so that each run builds all anew: {rebuilding}.", ""] if rebuilding else []),
+        *_overview(results["ratios"]),
+        *[line for what, of in results["measures"].items() for line in _peers(what, of, results["ratios"])],
+        *_warm(results["warm"], results["ratios"]),
+        *_table(
+            [ICEFIELD, "median s", "least", "most", "CPU s", "peak GB", "Java", "runs"],
+            [
+                [name, *_figures(it), "yes" if it["java"] else "no", str(len(it["seconds"]))]
+                for name, it in results["commands"].items()
+            ],
+        ),
+    ]
+
+
+def _overview(ratios: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
+    names = list(dict.fromkeys(name for of in ratios.values() for name in of))
+    rows = [[name, *[f"{of[name]['of_medians']:.2f}" for of in ratios.values()]] for name in names]
+    return _table([f"times as long as this one {ICEFIELD} takes", *ratios], rows)
+
+
+def _peers(what: str, found: Mapping[str, Any], ratios: Mapping[str, Any]) -> list[str]:
+    header = [what, "median s", "least", "most", "CPU s", "peak GB", f"{ICEFIELD} takes", "in any pair"]
+    return _table(header, [[name, *_figures(it), *_ratio(ratios, what, name)] for name, it in found.items()])
+
+
+def _warm(found: Mapping[str, Any], ratios: Mapping[str, Any]) -> list[str]:
+    header = [WARM_DAY, "median s", "least", "most", f"{ICEFIELD} takes", "in any pair"]
+    return _table(header, [[name, *_times(it), *_ratio(ratios, WARM_DAY, name)] for name, it in found.items()])
+
+
+def _ratio(ratios: Mapping[str, Any], what: str, name: str) -> list[str]:
+    ratio = ratios.get(what, {}).get(name)
+    if ratio is None:
+        return ["", ""]
+    return [f"{ratio['of_medians']:.2f} times", f"{ratio['least_of_a_pair']:.2f} to {ratio['most_of_a_pair']:.2f}"]
+
+
+def _times(it: Mapping[str, Any]) -> list[str]:
+    return [f"{it[key]:.2f}" for key in ("median_s", "min_s", "max_s")]
+
+
+def _figures(it: Mapping[str, Any]) -> list[str]:
+    return [*_times(it), f"{it['cpu_median_s']:.2f}", f"{it['peak_bytes'] / GB:.2f}"]
 
 
 def _counts_table(counts: Mapping[str, Counts]) -> list[str]:
@@ -174,7 +237,7 @@ def _counts_table(counts: Mapping[str, Counts]) -> list[str]:
     shown = [[table, *[f"{of[table]:,}" if table in of else "" for of in counts.values()]] for table in tables]
     if not shown:
         return []
-    note = "Only icefield checks: the others keep rows that it quarantines (DuckDB drops the malformed ones)."
+    note = "Only icefield checks: the others keep rows that it quarantines (DuckDB and dbt drop the malformed ones)."
     return [note, "", *_table(["rows", *counts], shown)]
 
 

@@ -1,8 +1,9 @@
-"""`make bench`: the reference project against scripts that build the same tables by hand, and its small commands.
+"""`make bench`: the reference project against peers that build the same tables, its small commands, its start.
 
-    python bench/run.py [--rows 3800000] [--days 90] [--repeat 5] [--quick-repeat 7] [--only NAME ...]
+    python bench/run.py [--rows 3800000] [--days 90] [--repeat 5] [--quick-repeat 7] [--only PART ...] [--who NAME ...]
 
-Results go to bench/results/<date>-<rows>.json and .md. Everything else is made in a temporary folder and removed.
+Results go to bench/results/<date>-<rows>.json and .md. Everything else is made in a temporary folder and removed, but
+for dbt's environment, which stays in .bench-venv.
 """
 
 from __future__ import annotations
@@ -23,29 +24,38 @@ from pathlib import Path
 from typing import Any
 
 import report
+import startup
 from contestants import (
+    DBT,
     DUCKDB,
     HANDWRITTEN,
     ICEFIELD,
+    NICKNAMES,
     POLARS,
     Contestant,
     Counts,
     contestants,
+    dbt_versions,
     generate,
     icefield,
+    install_dbt,
+    land,
 )
 from measure import CommandFailed, Measured, measure
+from report import DAY, FULL, NOTHING
 
 from icefield.engine.jars import ensure_jars
 from icefield.engine.java import find_java
 
-RESULTS = Path(__file__).parent / "results"
-# Alternated in pairs, so that a machine that becomes slower or faster meanwhile does so for both.
-PAIRS = ((ICEFIELD, HANDWRITTEN), (DUCKDB, POLARS))
+BENCH = Path(__file__).parent
+RESULTS = BENCH / "results"
+PARTS = ("startup", "full", "nothing", "day", "warm", "commands")
+# Those of one row take turns, so that a machine that becomes slower or faster meanwhile does so for all of them.
+TURNS = ((ICEFIELD, HANDWRITTEN), (DUCKDB, DBT, POLARS))
+START_PAIRS = 7
 #: A day of the default data: what it costs to take in must not depend on how much is there.
 LITTLE_MORE = 3_800_000 // 90
 WARM_UP = ("--rows", "3800", "--days", "3")
-NICKNAMES = {"icefield": ICEFIELD, "pyspark": HANDWRITTEN, "duckdb": DUCKDB, "polars": POLARS}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,14 +65,22 @@ class Bench:
     work: Path
     environment: dict[str, str]
     everyone: dict[str, Contestant]
-    cold: dict[str, list[Measured]] = field(default_factory=dict)
-    quick: dict[str, list[Measured]] = field(default_factory=dict)
+    measures: dict[str, dict[str, list[Measured]]] = field(default_factory=dict)
+    warm: dict[str, list[float]] = field(default_factory=dict)
+    commands: dict[str, list[Measured]] = field(default_factory=dict)
     counts: dict[str, Counts] = field(default_factory=dict)
+    landed: Counts = field(default_factory=dict)
     rows_a_day: int = 0
 
     @property
     def landing(self) -> Path:
         return self.work / "landing"
+
+    def generate(self, rows: int, days: int) -> None:
+        """The landing data, once for all."""
+        say(f"generating {rows:,} rows in {days} days")
+        self.rows_a_day = rows // days
+        self._generate(self.landing, "--rows", str(rows), "--days", str(days))
 
     def warm_up(self) -> None:
         """Everyone once on little data: jars and libraries in the page cache, Python compiled, classes archived."""
@@ -72,92 +90,106 @@ class Bench:
         for contestant in self.everyone.values():
             # icefield records its class archive in one start and has it from the next one on.
             for _ in range(2 if contestant.name == ICEFIELD else 1):
-                self._build(contestant, little, self._place(contestant))
+                self._build(contestant, little)
 
-    def build_cold(self, repeat: int) -> None:
-        """Every contestant from nothing, in alternating pairs; the last result of each is counted."""
-        for pair in PAIRS:
-            taking_part = [self.everyone[name] for name in pair if name in self.everyone]
-            for turn in range(1, repeat + 1):
+    def build_full(self, repeat: int) -> None:
+        """Every contestant from nothing."""
+        for row in TURNS:
+            taking_part = [self.everyone[name] for name in row if name in self.everyone]
+            for _ in range(repeat):
                 for contestant in taking_part:
-                    place = self._place(contestant)
-                    measured = self._build(contestant, self.landing, place)
-                    self.cold.setdefault(contestant.name, []).append(measured)
-                    say(f"{contestant.name}, {turn} of {repeat}: {told(measured)}")
-                    self.counts[contestant.name] = contestant.counts(place)
+                    self._note(FULL, contestant, self._build(contestant, self.landing))
+        self._count()
 
-    def run_quick(self, repeat: int) -> None:
-        """Commands on a lake that is there: nothing to do, little to do, only to look."""
-        project = self._place(self.everyone[ICEFIELD])
-        self._measure("icefield ls", icefield("ls", "-p", str(project)))
-        for name, command in {
-            "nothing new": icefield("run", "-p", str(project)),
-            "ls": icefield("ls", "-p", str(project)),
-            "--help": icefield("--help"),
-        }.items():
-            self._repeat(name, command, repeat)
+    def run_nothing(self, repeat: int) -> None:
+        """A run with nothing new, of those that can tell that there is nothing."""
         for _ in range(repeat):
-            self._generate(project / "landing", "--append", "--days", "1")
-            self._repeat("one more day", icefield("run", "-p", str(project)), 1)
+            for contestant in self.everyone.values():
+                if contestant.incremental:
+                    self._note(NOTHING, contestant, self._run(contestant))
+
+    def run_day(self, repeat: int) -> None:
+        """One more day each time; those that are not incremental build all anew."""
+        for _ in range(repeat):
+            self._generate(self.landing, "--append", "--days", "1")
+            for contestant in self.everyone.values():
+                land(self.landing, self._place(contestant))
+                contestant.clear(self._place(contestant))
+                measured = self._run(contestant)
+                self._note(DAY, contestant, measured)
+                if NOTHING in self.measures and not contestant.incremental:
+                    self._note(NOTHING, contestant, measured)  # the same work, so it is not done twice
+        self._count()
+
+    def run_warm(self, repeat: int) -> None:
+        """One more day each time, all in one process, so that every run but the first finds its process warm."""
+        days = [self._one_more_day(self.work / "days" / str(number)) for number in range(repeat + 1)]
+        for contestant in self.everyone.values():
+            output = self.work / "output" / f"{contestant.nickname}-warm.json"
+            place = self._place(contestant)
+            command = [contestant.python, str(BENCH / "warm.py"), contestant.nickname, str(output), str(place)]
+            self._measure(f"{contestant.nickname}-warm", [*command, *map(str, days)])
+            self.warm[contestant.name] = json.loads(output.read_text(encoding="utf-8"))[1:]
+            say(f"{DAY}, {contestant.name}, warm: {self.warm[contestant.name]} s")
+        self._count()
+
+    def run_commands(self, repeat: int) -> None:
+        """Small commands of icefield on the lake that is there, and few rows whatever a day has."""
+        project = self._place(self.everyone[ICEFIELD])
+        self._measure("ls", icefield("ls", "-p", str(project)))
+        for name, command in {"ls": icefield("ls", "-p", str(project)), "--help": icefield("--help")}.items():
+            for _ in range(repeat):
+                self._note_command(name, self._measure(name, command))
         for _ in range(repeat if self.rows_a_day != LITTLE_MORE else 0):
-            self._generate(project / "landing", "--append", "--days", "1", "--rows", str(LITTLE_MORE))
-            self._repeat(f"{LITTLE_MORE:,} more rows", icefield("run", "-p", str(project)), 1)
-        self._run_warm(project, repeat)
+            self._generate(self.landing, "--append", "--days", "1", "--rows", str(LITTLE_MORE))
+            land(self.landing, project)
+            self._note_command(f"{LITTLE_MORE:,} more rows", self._run(self.everyone[ICEFIELD]))
 
-    def _run_warm(self, project: Path, repeat: int) -> None:
-        """One more day each, all in one process, so that every one but the first finds a session that is warm."""
-        days = [project / f"day-{number}" for number in range(repeat + 1)]
-        for day in days:
-            shutil.copytree(project / "landing", day, ignore=shutil.ignore_patterns("*.csv"))
-            self._generate(project / "landing", "--append", "--days", "1")
-            newest = json.loads((project / "landing" / "manifest.json").read_text(encoding="utf-8"))["feeds"]
-            for feed, files in newest.items():
-                (day / feed).mkdir(exist_ok=True)
-                shutil.move(project / "landing" / feed / f"{max(files)}.csv", day / feed)
-        output = self.work / "output" / "warm.json"
-        command = [sys.executable, str(Path(__file__).parent / "warm.py"), str(project), str(output), *map(str, days)]
-        self._measure("one more day, warm session", command)
-        for seconds in json.loads(output.read_text(encoding="utf-8"))[1:]:
-            measured = Measured(seconds=seconds, cpu_seconds=0.0, peak_bytes=0, lingered=0.0, java=True)
-            self.quick.setdefault("one more day, warm session", []).append(measured)
-            say(f"one more day, warm session: {seconds:.2f} s")
+    def _one_more_day(self, folder: Path) -> Path:
+        before = set(self.landing.glob("*/*.csv"))
+        self._generate(self.landing, "--append", "--days", "1")
+        for file in set(self.landing.glob("*/*.csv")) - before:
+            (folder / file.parent.name).mkdir(parents=True, exist_ok=True)
+            os.link(file, folder / file.parent.name / file.name)
+        return folder
 
-    def landed(self) -> Counts:
-        """Rows of each feed, as the generator tells them."""
+    def _count(self) -> None:
+        """What everyone has, at a moment when everyone has taken in all that has landed."""
         manifest = json.loads((self.landing / "manifest.json").read_text(encoding="utf-8"))
-        return {f"bronze.{feed}": sum(day["rows"] for day in days.values()) for feed, days in manifest["feeds"].items()}
-
-    def generate(self, rows: int, days: int) -> None:
-        """The landing data, once for all."""
-        say(f"generating {rows:,} rows in {days} days")
-        self.rows_a_day = rows // days
-        self._generate(self.landing, "--rows", str(rows), "--days", str(days))
+        feeds = manifest["feeds"].items()
+        self.landed = {f"bronze.{feed}": sum(day["rows"] for day in days.values()) for feed, days in feeds}
+        self.counts = {name: it.counts(self._place(it)) for name, it in self.everyone.items()}
 
     def _generate(self, out: Path, *arguments: str) -> None:
         subprocess.run(generate(out, *arguments), check=True, capture_output=True, env=self.environment)
 
     def _place(self, contestant: Contestant) -> Path:
-        return self.work / contestant.name.split()[0].lower()
+        return self.work / contestant.nickname
 
-    def _build(self, contestant: Contestant, landing: Path, place: Path) -> Measured:
-        shutil.rmtree(place, ignore_errors=True)
-        contestant.prepare(landing, place)
-        warm(landing)
-        return self._measure(contestant.name, contestant.command(landing, place))
+    def _build(self, contestant: Contestant, landing: Path) -> Measured:
+        contestant.prepare(landing, self._place(contestant))
+        return self._run(contestant)
 
-    def _repeat(self, name: str, command: Sequence[str], repeat: int) -> None:
-        for _ in range(repeat):
-            measured = self._measure(name, command)
-            self.quick.setdefault(name, []).append(measured)
-            say(f"{name}, {len(self.quick[name])}: {told(measured)}")
+    def _run(self, contestant: Contestant) -> Measured:
+        place = self._place(contestant)
+        read(place / "landing")
+        return self._measure(contestant.nickname, contestant.command(place))
 
     def _measure(self, name: str, command: Sequence[str]) -> Measured:
         # What an earlier command wrote must not be written back to disk on the time of this one.
         os.sync()
         return measure(command, output=self.work / "output" / f"{name}.txt", environment=self.environment)
 
+    def _note(self, what: str, contestant: Contestant, measured: Measured) -> None:
+        self.measures.setdefault(what, {}).setdefault(contestant.name, []).append(measured)
+        say(f"{what}, {contestant.name}: {told(measured)}")
 
-def warm(folder: Path) -> None:
+    def _note_command(self, name: str, measured: Measured) -> None:
+        self.commands.setdefault(name, []).append(measured)
+        say(f"{name}: {told(measured)}")
+
+
+def read(folder: Path) -> None:
     """Read every file once, so that nobody waits for the disk."""
     for file in folder.rglob("*.csv"):
         with file.open("rb", buffering=0) as source:
@@ -188,47 +220,67 @@ def temporary(parent: Path | None) -> Iterator[Path]:
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure icefield against hand-written scripts.")
+    parser = argparse.ArgumentParser(description="Measure icefield against its peers.")
     parser.add_argument("--rows", type=int, default=3_800_000, help="rows landed, over all feeds and days")
     parser.add_argument("--days", type=int, default=90, help="days of landed files")
     parser.add_argument("--repeat", type=int, default=5, help="times that everyone builds all tables")
-    parser.add_argument(
-        "--quick-repeat", type=int, default=7, help="times of each of icefield's small commands; 0: none"
-    )
-    parser.add_argument("--only", nargs="+", choices=NICKNAMES, default=list(NICKNAMES), help="who takes part")
+    parser.add_argument("--quick-repeat", type=int, default=7, help="times of everything else but the start")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured")
+    parser.add_argument("--who", nargs="+", choices=NICKNAMES, default=list(NICKNAMES), help="who takes part")
     parser.add_argument("--work", type=Path, help="where the temporary folder is made (default: the system's)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the results are written")
     asked = parser.parse_args(argv)
-    if asked.repeat < 1 or asked.quick_repeat < 0:
-        parser.error("--repeat must be at least 1, and --quick-repeat not negative")
+    if asked.repeat < 1 or asked.quick_repeat < 1:
+        parser.error("--repeat and --quick-repeat must be at least 1")
     return asked
 
 
 def run(asked: argparse.Namespace) -> dict[str, Any]:
-    """The whole benchmark; returns what is written to the results."""
+    """All that is asked for; returns what is written to the results."""
     java = find_java()
     # Everyone on the Java that icefield chooses.
     environment = {**os.environ, "JAVA_HOME": str(java.home)}
-    facts = report.machine(java.executable)
-    everyone = contestants(ensure_jars())
-    chosen = {NICKNAMES[name] for name in asked.only}
-    with temporary(asked.work) as work:
-        bench = Bench(work=work, environment=environment, everyone={n: it for n, it in everyone.items() if n in chosen})
-        bench.generate(asked.rows, asked.days)
-        bench.warm_up()
-        bench.build_cold(asked.repeat)
-        if ICEFIELD in chosen and asked.quick_repeat:
-            bench.run_quick(asked.quick_repeat)
-        return {
-            "date": date.today().isoformat(),
-            "machine": facts,
-            "data": {"rows": asked.rows, "days": asked.days, "landed": bench.landed()},
-            "cold": {name: report.summary(runs) for name, runs in bench.cold.items()},
-            "ratios": report.cold_ratios(bench.cold),
-            "quick": {name: report.summary(runs) for name, runs in bench.quick.items()},
-            "counts": bench.counts,
-            "doubts": report.doubts(bench.counts, bench.landed()),
-        }
+    chosen = [NICKNAMES[name] for name in asked.who]
+    results: dict[str, Any] = {"date": date.today().isoformat(), "machine": report.machine(java.executable)}
+    if DBT in chosen:
+        install_dbt()
+        results["machine"]["packages"] |= dbt_versions()
+    if "startup" in asked.only:
+        say(f"starting sessions, {START_PAIRS} pairs")
+        results["startup"] = startup.summary(startup.pairs(START_PAIRS, environment))
+    if set(asked.only) != {"startup"}:
+        with temporary(asked.work) as work:
+            bench = Bench(work=work, environment=environment, everyone=contestants(chosen, ensure_jars()))
+            results |= run_parts(bench, asked)
+    return results
+
+
+def run_parts(bench: Bench, asked: argparse.Namespace) -> dict[str, Any]:
+    """The parts that work on landed data, in such an order that all have the same files whenever rows are counted."""
+    bench.generate(asked.rows, asked.days)
+    bench.warm_up()
+    # The other parts need a build, too, if only one.
+    bench.build_full(asked.repeat if "full" in asked.only else 1)
+    if "nothing" in asked.only:
+        bench.run_nothing(asked.quick_repeat)
+    if "day" in asked.only:
+        bench.run_day(asked.quick_repeat)
+    if "warm" in asked.only:
+        bench.run_warm(asked.quick_repeat)
+    if "commands" in asked.only and ICEFIELD in bench.everyone:
+        bench.run_commands(asked.quick_repeat)
+    return {
+        "data": {"rows": asked.rows, "days": asked.days, "landed": bench.landed},
+        "measures": {
+            what: {name: report.summary(runs) for name, runs in of.items()} for what, of in bench.measures.items()
+        },
+        "warm": {name: report.spread(seconds) for name, seconds in bench.warm.items()},
+        "commands": {name: report.summary(runs) for name, runs in bench.commands.items()},
+        "rebuilding": [name for name, contestant in bench.everyone.items() if not contestant.incremental],
+        "ratios": report.ratios(bench.measures, bench.warm),
+        "counts": bench.counts,
+        "doubts": report.doubts(bench.counts, bench.landed),
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -246,11 +298,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     text = report.markdown(results)
     asked.results.mkdir(parents=True, exist_ok=True)
-    name = f"{results['date']}-{asked.rows}"
+    name = f"{results['date']}-{asked.rows if 'data' in results else 'startup'}"
     (asked.results / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (asked.results / f"{name}.md").write_text(text, encoding="utf-8")
     print(text)
-    return 1 if results["doubts"] else 0
+    return 1 if results.get("doubts") else 0
 
 
 if __name__ == "__main__":
