@@ -12,22 +12,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from icefield.declare import ExpectTable, FreshWithin, Reconciles, References, RowCheck, Unique
 from icefield.engine.analyse import first_line
 from icefield.engine.quality import SPLITTING, failing_checks
-from icefield.engine.repeats import Keys
+from icefield.engine.repeats import Keys, repeated_rows
+from icefield.engine.scratch import store
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from icefield.declare import Check
+    from icefield.engine.seen import Seen
     from icefield.graph import Node
 
 _ROWS = "_icefield_rows"
@@ -73,13 +77,13 @@ def _split_result(node: Node, name: str, kind: str, otherwise: str, count: int) 
 
 
 def own_results(
-    node: Node, new_rows: DataFrame, whole: DataFrame, now_ms: int, scratch: Path, *, by_key: bool = False
+    node: Node, new_rows: Seen, whole: Seen, now_ms: int, scratch: Path, *, by_key: bool = False
 ) -> list[CheckResult]:
     """Checks that need only the table itself: rows by what this run wrote, the table by all that it holds.
 
     `by_key`: the new rows are all that the table has of their keys.
     """
-    results = _row_results(node, new_rows)
+    results = _row_results(node, new_rows.frame)
     for number, check in enumerate(node.table_checks):
         if check.otherwise in SPLITTING:
             continue
@@ -91,26 +95,27 @@ def own_results(
                 )
                 results.append(_timed(node, check, partial(_repeated, check, among, scratch / f"check-{number}")))
             case ExpectTable():
-                results.append(_timed(node, check, partial(_aggregate, check, whole)))
+                results.append(_timed(node, check, partial(_aggregate, check, whole.frame)))
             case FreshWithin():
-                results.append(_timed(node, check, partial(_fresh, check, whole, now_ms)))
+                results.append(_timed(node, check, partial(_fresh, check, whole.frame, now_ms)))
             case _:
                 pass
     return results
 
 
-def cross_results(node: Node, read: Callable[[str], DataFrame | None]) -> list[CheckResult]:
+def cross_results(node: Node, read: Callable[[str], Seen | None], scratch: Path) -> list[CheckResult]:
     """Checks that compare tables; deferred, which is no pass, where one of them does not stand on this branch."""
     results = []
-    for check in cross_checks(node):
-        frames = {name: read(name) for name in (*check.named_tables, node.name)}
-        absent = [name for name, frame in frames.items() if frame is None]
+    for number, check in enumerate(cross_checks(node)):
+        found = {name: read(name) for name in (*check.named_tables, node.name)}
+        absent = [name for name, seen in found.items() if seen is None]
         if absent:
             told = f"{', '.join(absent)} is not there"
             results.append(_result(node, check, "deferred", 0, told, 0.0))
             continue
-        present = {name: frame for name, frame in frames.items() if frame is not None}
-        results.append(_timed(node, check, partial(_compare, node, check, present)))
+        present = {name: seen for name, seen in found.items() if seen is not None}
+        place = scratch / f"across-{number}"
+        results.append(_timed(node, check, partial(_compare, node, check, present, place)))
     return results
 
 
@@ -137,17 +142,21 @@ def _row_results(node: Node, rows: DataFrame) -> list[CheckResult]:
     return [_result(node, c, _status(c, bool(n)), int(n), "", seconds) for c, n in zip(checks, found, strict=True)]
 
 
-def _repeated(check: Unique, whole: DataFrame, scratch: Path) -> tuple[int, str]:
-    _, suspicious = Keys(whole, check.columns, scratch).repeated()
-    if not len(suspicious):
-        return 0, ""
+def _repeated(check: Unique, rows: Seen, scratch: Path) -> tuple[int, str]:
     keys = [quoted(column) for column in check.columns]
-    has_key = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-    repeated = whole.where(has_key).groupBy(*keys).count().where("`count` > 1")
-    found = repeated.agg(F.sum(F.col("count") - 1), F.count("*"), F.first(F.struct(*keys))).first()
-    assert found is not None
-    extra, distinct, example = found
-    return (int(extra), f"{distinct} keys occur more than once, such as {tuple(example)}") if extra else (0, "")
+    columns = rows.columns(check.columns)
+    if columns is not None:
+        extra, distinct, example = repeated_rows(columns)
+    else:
+        _, suspicious = Keys(rows.frame, check.columns, scratch).repeated()
+        if not len(suspicious):
+            return 0, ""
+        has_key = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+        repeated = rows.frame.where(has_key).groupBy(*keys).count().where("`count` > 1")
+        found = repeated.agg(F.sum(F.col("count") - 1), F.count("*"), F.first(F.struct(*keys))).first()
+        assert found is not None
+        extra, distinct, example = int(found[0] or 0), int(found[1]), tuple(found[2] or ())
+    return (extra, f"{distinct} keys occur more than once, such as {example}") if extra else (0, "")
 
 
 def _aggregate(check: ExpectTable, whole: DataFrame) -> tuple[int, str]:
@@ -165,20 +174,39 @@ def _fresh(check: FreshWithin, whole: DataFrame, now_ms: int) -> tuple[int, str]
     return int(age > check.limit), f"the newest is {age} old"
 
 
-def _compare(node: Node, check: References | Reconciles, frames: Mapping[str, DataFrame]) -> tuple[int, str]:
+def _compare(node: Node, check: References | Reconciles, seen: Mapping[str, Seen], scratch: Path) -> tuple[int, str]:
     if isinstance(check, References):
-        rows = frames[check.of or node.name].where(check.where).where(f"{quoted(check.column)} IS NOT NULL")
-        # Counted by value before they are compared: few values go through the shuffle, not all rows.
-        counted = rows.groupBy(quoted(check.column)).agg(F.count("*").alias(_ROWS))
-        missing = counted.join(frames[check.to].select(quoted(check.column)).distinct(), check.column, "left_anti")
-        found = missing.agg(F.sum(_ROWS), F.first(quoted(check.column))).first()
-        assert found is not None
-        return int(found[0] or 0), f"such as {found[1]}" if found[0] else ""
-    seen = {table: _amount(frames[table], amount) for table, amount in check.amounts.items()}
-    told = ", ".join(f"{table}: {value}" for table, value in seen.items())
-    values = list(seen.values())
-    apart = any(not _agree(values[0], value, check.within) for value in values[1:])
+        count, example = _missing(check, seen[check.of or node.name], seen[check.to], scratch)
+        return count, f"such as {example}" if count else ""
+    found = {table: _amount(seen[table].frame, amount) for table, amount in check.amounts.items()}
+    told = ", ".join(f"{table}: {value}" for table, value in found.items())
+    amounts = list(found.values())
+    apart = any(not _agree(amounts[0], amount, check.within) for amount in amounts[1:])
     return int(apart), told
+
+
+def _missing(check: References, rows: Seen, others: Seen, scratch: Path) -> tuple[int, object]:
+    """How many rows have a value that the others do not have, and one such value."""
+    column = quoted(check.column)
+    chosen = rows.frame.where(check.where).where(f"{column} IS NOT NULL")
+    known = others.columns([check.column])
+    if known is not None:
+        wanted = rows.columns([check.column]) if check.where == "true" else None
+        if wanted is None:
+            wanted = store(chosen.select(column), scratch).arrow()
+        if wanted.schema.types == known.schema.types:
+            return _not_among(wanted[check.column], known[check.column])
+    # Counted by value before they are compared: few values go through the shuffle, not all rows.
+    counted = chosen.groupBy(column).agg(F.count("*").alias(_ROWS))
+    missing = counted.join(others.frame.select(column).distinct(), check.column, "left_anti")
+    found = missing.agg(F.sum(_ROWS), F.first(column)).first()
+    assert found is not None
+    return int(found[0] or 0), found[1]
+
+
+def _not_among(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> tuple[int, object]:
+    absent = wanted.filter(pc.invert(pc.is_in(wanted, value_set=pc.unique(known)))).drop_null()
+    return len(absent), absent[0].as_py() if len(absent) else None
 
 
 def _amount(frame: DataFrame, amount: str) -> object:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from icefield.declare import Keyed
-from icefield.engine.repeats import SMALL, small
+from icefield.engine.repeats import SMALL, key_codes, small
 from icefield.engine.scratch import Stored, store
+from icefield.engine.seen import is_plain
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
@@ -62,7 +64,22 @@ class KeySet:
 
     def distinct(self) -> int:
         """How many different keys these are."""
-        return int(self.stored.arrow(list(self.names)).group_by(list(self.names)).aggregate([]).num_rows)
+        return int(self._values().group_by(list(self.names)).aggregate([]).num_rows)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether Arrow compares them as Spark does."""
+        return all(is_plain(kind) for kind in self._values().schema.types)
+
+    def among(self, rows: pa.Table) -> pa.Array:
+        """Which rows have one of these keys; for plain ones. NULL is a key like any other."""
+        names = list(self.names)
+        keys = self._values().cast(rows.select(names).schema)
+        codes = key_codes(pa.concat_tables([keys, rows.select(names)]))
+        return pa.array(np.isin(codes[len(keys) :], codes[: len(keys)]))
+
+    def _values(self) -> pa.Table:
+        return self.stored.arrow(list(self.names))
 
     @property
     def is_small(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -90,6 +90,17 @@ def small(frame: DataFrame, count: int) -> DataFrame:
     return F.broadcast(frame) if count <= SMALL else frame
 
 
+def repeated_rows(keys: pa.Table) -> tuple[int, int, tuple[Any, ...]]:
+    """How many rows repeat the key of another, how many keys occur more than once, and one of them."""
+    at = np.flatnonzero(_present(keys, keys.column_names))
+    chosen = keys.take(pa.array(at))
+    codes = key_codes(chosen)
+    _, first, counts = np.unique(codes, return_index=True, return_counts=True)
+    several = np.flatnonzero(counts > 1)
+    example = tuple(chosen.slice(first[several[0]], 1).to_pylist()[0].values()) if len(several) else ()
+    return len(at) - len(counts), len(several), example
+
+
 def late(rows: pa.Table, columns: Sequence[str], known: pa.Table | None) -> NDArray[np.intp]:
     """Indexes of the rows that come later than another with the same key; a key with a NULL repeats nothing.
 
@@ -102,7 +113,7 @@ def late(rows: pa.Table, columns: Sequence[str], known: pa.Table | None) -> NDAr
     for column in columns:
         earlier = [] if known is None else [known[column].combine_chunks()]
         values = pa.chunked_array([*earlier, chosen[column].combine_chunks()])
-        codes = np.unique(codes * (1 << 32) + _codes(values), return_inverse=True)[1]
+        codes = _joined(codes, values)
     ours = codes[before:]
     order = np.lexsort((chosen[ROW].to_numpy(), chosen[ARRIVAL].to_numpy()))
     first = order[np.unique(ours[order], return_index=True)[1]]
@@ -119,6 +130,20 @@ def _present(rows: pa.Table, columns: Sequence[str]) -> NDArray[np.bool_]:
     return present
 
 
+def key_codes(keys: pa.Table) -> NDArray[np.int64]:
+    """A number for each row, the same where all values are; NULL is a value like any other."""
+    codes = np.zeros(len(keys), np.int64)
+    for values in keys.columns:
+        codes = _joined(codes, values)
+    return codes
+
+
+def _joined(codes: NDArray[np.int64], values: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Numbers for keys of one column more: the same where the keys are."""
+    found: NDArray[np.int64] = np.unique(codes * (1 << 32) + _codes(values), return_inverse=True)[1]
+    return found
+
+
 def _codes(values: pa.ChunkedArray) -> NDArray[np.int64]:
     """A number for each value, the same for values that Spark takes for the same."""
     kind = values.type
@@ -126,5 +151,6 @@ def _codes(values: pa.ChunkedArray) -> NDArray[np.int64]:
         values = pa.chunked_array([pa.array([repr(value) for value in values.to_pylist()], pa.string())])
     elif pa.types.is_floating(kind):
         values = pc.add(values, pa.scalar(0.0, kind))  # -0.0 is 0.0
-    found: NDArray[np.int64] = values.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+    found: NDArray[np.int64] = encoded.indices.to_numpy().astype(np.int64)
     return found

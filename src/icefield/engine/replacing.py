@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
@@ -41,56 +42,89 @@ def require_own_keys(node: Node, touched: KeySet, fresh: DataFrame) -> None:
 
 
 def put(
-    tables: Tables, node: Node, total: int, change: Stored, fresh: DataFrame | None, scratch: Path
+    tables: Tables, node: Node, total: int, change: Stored, several: Stored | None, scratch: Path
 ) -> tuple[int, int]:
     """Writes the new rows of the keys that changed; how many rows came and went.
 
-    `fresh` are all rows of the touched keys; None where a key has one row, so that what came is all there is of it.
+    `several` are all rows of the touched keys; None where a key has one row, so that what came is all there is of it.
     """
     sides = change.arrow([CHANGE])[CHANGE]
     came, gone = (int(pc.sum(pc.equal(sides, side)).as_py() or 0) for side in (ADDED, REMOVED))
     if gone:
         changed = KeySet(node.keys, change, came + gone)
-        rows = None if fresh is None else changed.restrict(fresh)
-        replace_keys(tables, node, node.name, total, changed, Fresh(rows, change), scratch)
+        fresh = Came(change) if several is None else Given(several, changed)
+        replace_keys(tables, node, node.name, total, changed, fresh, scratch)
     elif came:
         tables.append_stored(node.name, change, [CHANGE, NUMBER])
     return came, gone
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
-    """New rows of some keys: given, or those that came by a change."""
+class Came:
+    """New rows of some keys: those that came by a change."""
 
-    given: DataFrame | None
-    change: Stored | None = None
+    stored: Stored
 
     @property
-    def rows(self) -> DataFrame:
-        if self.given is not None:
-            return self.given
-        assert self.change is not None
-        return self.change.frame.where(F.col(CHANGE) == ADDED).drop(CHANGE, NUMBER)
+    def frame(self) -> DataFrame:
+        return self.stored.frame.where(F.col(CHANGE) == ADDED).drop(CHANGE, NUMBER)
+
+    def arrow(self, columns: list[str]) -> pa.Table:
+        """Some columns of them in memory."""
+        told = self.stored.arrow([CHANGE, *columns])
+        return told.filter(pc.equal(told[CHANGE], ADDED)).select(columns)
 
     def append_to(self, tables: Tables, table: str, columns: list[str], place: Path) -> None:
-        """Adds them to a table; what came by a small change needs no query."""
-        if self.given is None and self.change is not None and tables.takes_few(table, self.change):
-            told = self.change.arrow()
-            tables.append_few(table, told.filter(pc.equal(told[CHANGE], ADDED)))
+        """Adds them to a table; few of them without a query."""
+        if tables.takes_few(table, self.stored):
+            tables.append_few(table, self.arrow(columns))
         else:
-            tables.append_stored(table, store(self.rows.select(*columns), place))
+            tables.append_stored(table, store(self.frame.select(*columns), place))
 
 
-def replace_keys(tables: Tables, node: Node, table: str, total: int, keys: KeySet, fresh: Fresh, scratch: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """New rows of some keys: all that a function gave, or those of the keys that changed."""
+
+    stored: Stored
+    keys: KeySet | None = None
+
+    @property
+    def frame(self) -> DataFrame:
+        return self.stored.frame if self.keys is None else self.keys.restrict(self.stored.frame)
+
+    def arrow(self, columns: list[str]) -> pa.Table:
+        """Some columns of them in memory."""
+        rows = self.stored.arrow()
+        return (rows if self.keys is None else rows.filter(self.keys.among(rows))).select(columns)
+
+    def append_to(self, tables: Tables, table: str, columns: list[str], place: Path) -> None:
+        """Adds them to a table."""
+        tables.append_stored(table, store(self.frame.select(*columns), place))
+
+
+def replace_keys(
+    tables: Tables, node: Node, table: str, total: int, keys: KeySet, fresh: Came | Given, scratch: Path
+) -> None:
     """All rows of these keys go, the given ones come."""
     old = tables.before(table)
     if table == node.name and set(node.partitioned_by) == set(node.keys) and keys.count <= _FEW_PARTITIONS:
-        tables.replace_partitions(table, keys, fresh.rows.select(*old.columns))
+        tables.replace_partitions(table, keys, fresh.frame.select(*old.columns))
     elif total <= SMALL_TABLE:
-        tables.overwrite(table, keys.without(old).unionByName(fresh.rows.select(*old.columns)))
+        _write_anew(tables, table, old, keys, fresh)
     else:
         tables.remove_keys(table, keys)
         fresh.append_to(tables, table, old.columns, scratch / f"rows-{table}")
+
+
+def _write_anew(tables: Tables, table: str, old: DataFrame, keys: KeySet, fresh: Came | Given) -> None:
+    """All rows of a small table, in place of those it has."""
+    rows = tables.small_rows(table, old.columns) if keys.are_plain else None
+    if rows is None:
+        tables.overwrite(table, keys.without(old).unionByName(fresh.frame.select(*old.columns)))
+        return
+    stay = rows.filter(pc.invert(keys.among(rows)))
+    tables.overwrite_few(table, pa.concat_tables([stay, fresh.arrow(old.columns).cast(stay.schema)]))
 
 
 def tell(tables: Tables, node: Node, change: Stored) -> str:

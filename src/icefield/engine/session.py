@@ -121,6 +121,8 @@ def _settings(app: str, conf: Mapping[str, str]) -> dict[str, str]:
         "spark.sql.ansi.enabled": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # of scratch files, which Arrow reads, too
         "spark.sql.adaptive.enabled": "true",
+        # A run has more pieces of generated code than the 100 that Spark keeps: the next one would compile all again.
+        "spark.sql.codegen.cache.maxEntries": "2000",
     }
     if is_local(settings):
         settings |= {

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from icefield.engine.receive import Received, Receiver
     from icefield.engine.repair import Decided
     from icefield.engine.scratch import Stored
+    from icefield.engine.seen import Seen
     from icefield.engine.tables import Tables
     from icefield.graph import Node
     from icefield.graph.state import TakenFile
@@ -70,7 +71,7 @@ class Staged:
     #: How many keys were touched, where it was refreshed by key.
     keys: int | None = None
     #: All rows that the table now has of the keys that were touched, where it was refreshed by key.
-    fresh: DataFrame | None = None
+    fresh: Seen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from icefield.engine.seen import Seen
 from icefield.errors import SchemaChanged
 from icefield.lake import metadata as meta
-from icefield.lake.rows import append_rows, distinct_values, values_among
+from icefield.lake.rows import append_rows, columns_of, distinct_values, overwrite_rows, values_among
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +39,8 @@ PROPERTIES = {
 
 #: Up to so many rows are appended by PyIceberg.
 FEW_ROWS = 100_000
+#: Up to so many rows a column is read into memory.
+_IN_MEMORY = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +164,39 @@ class Tables:
         if rows.num_rows:
             append_rows(self.branch, table, rows)
 
+    def small_rows(self, table: str, columns: Sequence[str]) -> pa.Table | None:
+        """All rows that a table had when the branch was opened, in memory; None where PyIceberg could not replace them.
+
+        It knows no partitions, and would leave deletes behind that count rows which are gone.
+        """
+        metadata = self.branch.base_metadata(table)
+        found = None if metadata is None else meta.current_snapshot(metadata)
+        if metadata is None or found is None or meta.is_partitioned(metadata) or meta.has_deletes(found):
+            return None
+        return columns_of(self.branch, table, found["snapshot-id"], columns)
+
+    def overwrite_few(self, table: str, rows: pa.Table) -> None:
+        """Replaces all rows by a few, without a query."""
+        overwrite_rows(self.branch, table, rows)
+
     def distinct(self, table: str, snapshot: int | None, columns: Sequence[str]) -> int:
         """How many different values some columns have."""
         return distinct_values(self.branch, table, snapshot, tuple(columns))
+
+    def seen(self, table: str, snapshot: int | None) -> Seen:
+        """All rows of a version, as checks see them."""
+        return Seen(self.read(table, snapshot), partial(self._columns, table, snapshot))
+
+    def _columns(self, table: str, snapshot: int | None, names: list[str]) -> pa.Table | None:
+        metadata = self.branch.staged_metadata(table)
+        found = None if metadata is None else meta.snapshot(metadata, snapshot)
+        if (
+            found is None
+            or meta.records_in(found["summary"]) > _IN_MEMORY
+            or meta.has_deletes(found, "equality-deletes")
+        ):
+            return None
+        return columns_of(self.branch, table, snapshot, names)
 
     def remove_keys(self, table: str, keys: KeySet) -> None:
         """Takes out all rows of the given keys, by delete files; NULL is a key like any other."""

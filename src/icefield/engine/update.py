@@ -13,8 +13,9 @@ from icefield.engine.difference import difference
 from icefield.engine.keyed import KeySet
 from icefield.engine.origin import visible
 from icefield.engine.quality import Split
-from icefield.engine.replacing import Fresh, put, replace_keys, require_own_keys, tell
+from icefield.engine.replacing import Came, Given, put, replace_keys, require_own_keys, tell
 from icefield.engine.scratch import Stored, store
+from icefield.engine.seen import Seen
 from icefield.engine.tables import quoted
 from icefield.errors import SchemaChanged
 from icefield.failpoint import failpoint
@@ -50,7 +51,7 @@ class Updated:
     split: Split
     tables: tuple[str, ...]
     keys: int
-    fresh: DataFrame
+    fresh: Seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,19 +133,21 @@ class _Update:
         stage.tables.branch.prepare(node.name)
         if not found.touched.count:
             nothing = visible(found.output).limit(0)
-            return Updated(added=0, removed=0, split=Split(good=nothing), tables=(node.name,), keys=0, fresh=nothing)
+            return Updated(
+                added=0, removed=0, split=Split(good=nothing), tables=(node.name,), keys=0, fresh=Seen(nothing)
+            )
         split = stage.split(node, self.step, self.state, found.output, None)
         after = visible(split.good)
-        several = not isinstance(node.refresh, Accumulate)  # rows a key: all of them are written again
-        if several:
-            after = store(after, self.scratch / "fresh").frame
+        several = None  # rows of a key: where it may have some, all of them are written again
+        if not isinstance(node.refresh, Accumulate):
+            several = store(after, self.scratch / "fresh")
+            after = several.frame
             if not stage.is_proven(node):
                 require_own_keys(node, found.touched, after)
         change = self._difference(found.before, after)
         failpoint("stage.before-write", node.name)
-        given = after if several else None
-        added, removed = put(stage.tables, node, self.state.rows, change, given, self.scratch)
-        fresh = Fresh(given, change).rows
+        fresh: Came | Given = Came(change) if several is None else Given(several)
+        added, removed = put(stage.tables, node, self.state.rows, change, several, self.scratch)
         written = [node.name, *self._write_measures(found), *self._write_quarantine(found.touched, split)]
         if node.name in stage.followed and (added or removed):
             written.append(tell(stage.tables, node, change))
@@ -155,7 +158,7 @@ class _Update:
             split=split,
             tables=tuple(written),
             keys=found.touched.distinct(),
-            fresh=fresh,
+            fresh=Seen(fresh.frame, fresh.arrow),
         )
 
     def _difference(self, before: DataFrame, after: DataFrame) -> Stored:
@@ -192,7 +195,7 @@ class _Update:
         base = tables.branch.base_metadata(beside)
         total = meta.total_records(base) if base else 0
         tables.branch.prepare(beside)
-        replace_keys(tables, self.node, beside, total, found.touched, Fresh(found.measures.frame), self.scratch)
+        replace_keys(tables, self.node, beside, total, found.touched, Given(found.measures), self.scratch)
         return (beside,)
 
     def _write_quarantine(self, touched: KeySet, split: Split) -> tuple[str, ...]:

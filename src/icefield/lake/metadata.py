@@ -87,6 +87,11 @@ def records_in(summary: Metadata) -> int:
     return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
 
 
+def has_deletes(found: Metadata, kind: str = "delete-files") -> bool:
+    """Whether a snapshot has delete files, or only those by value (`equality-deletes`), which PyIceberg cannot read."""
+    return int(found["summary"].get(f"total-{kind}", 0)) > 0
+
+
 def total_bytes(metadata: Metadata) -> int:
     """Bytes of the current snapshot's data files, from its summary."""
     found = current_snapshot(metadata)

@@ -9,7 +9,7 @@ from icefield.lake import metadata as meta
 from icefield.lake.ops import open_catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -61,10 +61,15 @@ def _between(ordered: NDArray[np.int64], least: int | None, most: int | None) ->
     return ordered[start:end]
 
 
+def columns_of(branch: Branch, table: str, snapshot: int | None, columns: Sequence[str]) -> pa.Table:
+    """All values of some columns."""
+    with _opened(branch, table) as found:
+        return found.scan(snapshot_id=snapshot, selected_fields=tuple(columns)).to_arrow().select(list(columns))
+
+
 def distinct_values(branch: Branch, table: str, snapshot: int | None, columns: tuple[str, ...]) -> int:
     """How many different values some columns have; for tables that fit into memory."""
-    with _opened(branch, table) as found:
-        values = found.scan(snapshot_id=snapshot, selected_fields=columns).to_arrow()
+    values = columns_of(branch, table, snapshot, columns)
     return int(values.group_by(list(columns)).aggregate([]).num_rows)
 
 
@@ -83,5 +88,20 @@ def remove_files_up_to(branch: Branch, table: str, column: str, limit: int) -> N
 def append_rows(branch: Branch, table: str, rows: pa.Table) -> None:
     """Adds rows; their columns are cast to the table's."""
     with _opened(branch, table) as found:
-        wanted = found.schema().as_arrow()
-        found.append(rows.select(wanted.names).cast(wanted), snapshot_properties={meta.RUN: branch.run})
+        found.append(_fitted(rows, found), snapshot_properties={meta.RUN: branch.run})
+
+
+def overwrite_rows(branch: Branch, table: str, rows: pa.Table) -> None:
+    """Replaces all rows: all files go, and one comes."""
+    from pyiceberg.expressions import AlwaysTrue
+
+    written = {meta.RUN: branch.run}
+    with _opened(branch, table) as found, found.transaction() as work:
+        with work.update_snapshot(snapshot_properties=written).delete() as removal:
+            removal.delete_by_predicate(AlwaysTrue())
+        work.append(_fitted(rows, found), snapshot_properties=written)
+
+
+def _fitted(rows: pa.Table, table: Table) -> pa.Table:
+    wanted = table.schema().as_arrow()
+    return rows.select(wanted.names).cast(wanted)

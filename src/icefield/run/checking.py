@@ -37,7 +37,8 @@ def check_project(
 
 
 def _check(project: Project, selection: Sequence[str], listener: Callable[[str], None]) -> list[CheckResult]:
-    from icefield.engine.tables import quoted  # noqa: PLC0415 - pyspark, for those who check
+    from icefield.engine.seen import Seen  # noqa: PLC0415 - pyspark, for those who check
+    from icefield.engine.tables import quoted  # noqa: PLC0415
 
     lake = EmbeddedLake(project.profile.lake)
     if not lake.exists:
@@ -51,8 +52,8 @@ def _check(project: Project, selection: Sequence[str], listener: Callable[[str],
             return None
         name = ".".join(quoted(part) for part in (LAKE, *table.split(".")))
         if state.version.snapshot is None:
-            return spark.table(name).limit(0)
-        return spark.read.option("versionAsOf", str(state.version.snapshot)).table(name)
+            return Seen(spark.table(name).limit(0))
+        return Seen(spark.read.option("versionAsOf", str(state.version.snapshot)).table(name))
 
     results: list[CheckResult] = []
     with tempfile.TemporaryDirectory(prefix="icefield-check-") as scratch:
@@ -93,7 +94,7 @@ def _results(
     )
     whole = read(node.name)
     own = [] if whole is None else own_results(strict, whole, whole, now_ms(), scratch)
-    found = [*own, *cross_results(strict, read)]
+    found = [*own, *cross_results(strict, read, scratch)]
     told = {result.check for result in found}
     missing = [_deferred(node, check) for check in checks if node.name not in states and check.name not in told]
     return [*(replace(result, otherwise=outcomes[result.check]) for result in found), *missing]

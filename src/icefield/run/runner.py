@@ -310,17 +310,20 @@ class Run:
 
     def _own_checks(self, stage: Stage, staged: Staged, before: TableState | None) -> list[CheckResult]:
         from icefield.engine.audit import own_results, split_results  # noqa: PLC0415
+        from icefield.engine.seen import Seen  # noqa: PLC0415
 
         node = self.project.graph[staged.state.name]
         if staged.step.action == "note":
             return []
-        whole = stage.tables.read(node.name, staged.state.version.snapshot)
+        whole = stage.tables.seen(node.name, staged.state.version.snapshot)
         new = whole if staged.fresh is None else staged.fresh
         if staged.step.action == "append" and before is not None and before.version.snapshot is not None:
             end = staged.state.version.snapshot
             assert end is not None
             same = end == before.version.snapshot
-            new = whole.limit(0) if same else stage.tables.read_between(node.name, before.version.snapshot, end)
+            new = Seen(
+                whole.frame.limit(0) if same else stage.tables.read_between(node.name, before.version.snapshot, end)
+            )
         own = own_results(node, new, whole, self.started_ms, stage.scratch(node), by_key=staged.fresh is not None)
         results = [*split_results(node, staged.failures), *own]
         with self._guard:
@@ -360,7 +363,7 @@ class Run:
 
         def read(name: str) -> Any:
             state = self.states.get(name)
-            return None if state is None else stage.tables.read(name, state.version.snapshot)
+            return None if state is None else stage.tables.seen(name, state.version.snapshot)
 
         needs: dict[str, tuple[str, ...]] = {name: () for name in due}
         schedule: Schedule[list[CheckResult]] = Schedule(due, needs, workers=WORKERS, cancel=stage.tables.cancel)
@@ -374,7 +377,7 @@ class Run:
             step = self.staged[name].step if name in self.staged else Step(table=name, action="none")
             return error is None or self._table_failed(step, error)
 
-        schedule.run(lambda name: cross_results(graph[name], read), ended)
+        schedule.run(lambda name: cross_results(graph[name], read, stage.scratch(graph[name])), ended)
         self._raise_first_failure()
         self._withdraw(stage)
         failpoint("audit.after")
