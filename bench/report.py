@@ -203,7 +203,9 @@ def _parts(results: Mapping[str, Any]) -> list[str]:
 
 def _overview(ratios: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
     names = list(dict.fromkeys(name for of in ratios.values() for name in of))
-    rows = [[name, *[f"{of[name]['of_medians']:.2f}" for of in ratios.values()]] for name in names]
+    rows = [
+        [name, *[f"{of[name]['of_medians']:.2f}" if name in of else "" for of in ratios.values()]] for name in names
+    ]
     return _table([f"times as long as this one {ICEFIELD} takes", *ratios], rows)
 
 

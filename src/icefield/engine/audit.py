@@ -95,7 +95,7 @@ def own_results(
                 )
                 results.append(_timed(node, check, partial(_repeated, check, among, scratch / f"check-{number}")))
             case ExpectTable():
-                results.append(_timed(node, check, partial(_aggregate, check, whole.frame)))
+                results.append(_timed(node, check, partial(_aggregate, check, whole)))
             case FreshWithin():
                 results.append(_timed(node, check, partial(_fresh, check, whole.frame, now_ms)))
             case _:
@@ -159,9 +159,8 @@ def _repeated(check: Unique, rows: Seen, scratch: Path) -> tuple[int, str]:
     return (extra, f"{distinct} keys occur more than once, such as {example}") if extra else (0, "")
 
 
-def _aggregate(check: ExpectTable, whole: DataFrame) -> tuple[int, str]:
-    found = whole.selectExpr(f"boolean({check.aggregate})").first()
-    holds = None if found is None else found[0]
+def _aggregate(check: ExpectTable, whole: Seen) -> tuple[int, str]:
+    holds = whole.amount(f"boolean({check.aggregate})")
     return (0, "") if holds else (1, f"{check.aggregate} is {holds}")
 
 
@@ -178,7 +177,7 @@ def _compare(node: Node, check: References | Reconciles, seen: Mapping[str, Seen
     if isinstance(check, References):
         count, example = _missing(check, seen[check.of or node.name], seen[check.to], scratch)
         return count, f"such as {example}" if count else ""
-    found = {table: _amount(seen[table].frame, amount) for table, amount in check.amounts.items()}
+    found = {table: seen[table].amount(amount) for table, amount in check.amounts.items()}
     told = ", ".join(f"{table}: {value}" for table, value in found.items())
     amounts = list(found.values())
     apart = any(not _agree(amounts[0], amount, check.within) for amount in amounts[1:])
@@ -207,11 +206,6 @@ def _missing(check: References, rows: Seen, others: Seen, scratch: Path) -> tupl
 def _not_among(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> tuple[int, object]:
     absent = wanted.filter(pc.invert(pc.is_in(wanted, value_set=pc.unique(known)))).drop_null()
     return len(absent), absent[0].as_py() if len(absent) else None
-
-
-def _amount(frame: DataFrame, amount: str) -> object:
-    found = frame.selectExpr(f"{amount} AS amount").first()
-    return None if found is None else found["amount"]
 
 
 def _agree(one: object, other: object, within: float) -> bool:

@@ -85,7 +85,7 @@ _TOGETHER = {
     "Intersect": "compares with rows of another frame",
 }
 #: Expressions that give another value in each run.
-_CHANGING = {
+CHANGING = {
     "CurrentTimestamp": "current_timestamp()",
     "Now": "now()",
     "LocalTimestamp": "localtimestamp()",
@@ -162,7 +162,7 @@ def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
 def require_exact(node: Node, output: DataFrame) -> None:
     """An incremental table gives the same rows however often it is computed."""
     found = expressions(output)
-    changing = [told for name, told in _CHANGING.items() if name in found]
+    changing = [told for name, told in CHANGING.items() if name in found]
     if changing and not node.volatile:
         raise NotExact(
             f"{node.name} calls {changing[0]}, which gives another value in each run, so that it cannot be told from a"

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from icefield.engine.amounts import Amounts
+
 
 def _nothing(_names: list[str]) -> None:
     return None
@@ -23,6 +25,14 @@ class Seen:
 
     frame: DataFrame
     read: Callable[[list[str]], pa.Table | None] = _nothing
+    amounts: Amounts | None = None
+
+    def amount(self, expression: str) -> object:
+        """An aggregate over all of them."""
+        if self.amounts is not None:
+            return self.amounts.value(expression)
+        found = self.frame.selectExpr(f"{expression} AS value").first()
+        return None if found is None else found["value"]
 
     def columns(self, names: Sequence[str]) -> pa.Table | None:
         """Columns in memory; None where they do not fit, or are compared in Spark's own way (NaN, nested values)."""

@@ -73,6 +73,11 @@ class Staged:
     #: All rows that the table now has of the keys that were touched, where it was refreshed by key.
     fresh: Seen | None = None
 
+    def keep_amounts(self, seen: Seen) -> None:
+        """Lets the table carry what checks found out about all of its rows."""
+        found = {} if seen.amounts is None else seen.amounts.found
+        self.state = replace(self.state, amounts={**self.state.amounts, **found})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
@@ -164,11 +169,11 @@ class Stage:
         finish = self.finishes.get(node.name)
         if node.name not in self.apart:
             return finish(output) if finish else output, ()
-        measures = store(output, self.scratch(node) / "measures").frame  # both tables come from the same values
+        measures = store(output, self.scratch(node) / "measures")  # both tables come from the same values
         name = measures_of(node.name)
-        self.tables.ready(name, measures.schema, None, f"The measures behind {node.name}.", remake=True)
-        self.tables.overwrite(name, measures)
-        return finish(measures) if finish else measures, (name,)
+        self.tables.ready(name, measures.frame.schema, None, f"The measures behind {node.name}.", remake=True)
+        self._put(name, step, measures.frame, measures)
+        return finish(measures.frame) if finish else measures.frame, (name,)
 
     def _frames(self, node: Node, step: Step, landed: Landed | None) -> dict[str, DataFrame]:
         frames = {}
@@ -382,6 +387,7 @@ class Stage:
             lineage=found.lineage,
             changes=self._told_since(node, before, version, told),
             repairs=len(self.decided[node.name].repairs) if node.name in self.decided else 0,
+            amounts=state.amounts if state is not None and not (changed or meddled) else {},
         )
 
     def _told_since(self, node: Node, before: Version, now: Version, told: int | None) -> int | None:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from icefield.engine.seen import Seen
 from icefield.errors import SchemaChanged
 from icefield.lake import metadata as meta
 from icefield.lake.rows import append_rows, columns_of, distinct_values, overwrite_rows, values_among
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -183,9 +182,9 @@ class Tables:
         """How many different values some columns have."""
         return distinct_values(self.branch, table, snapshot, tuple(columns))
 
-    def seen(self, table: str, snapshot: int | None) -> Seen:
-        """All rows of a version, as checks see them."""
-        return Seen(self.read(table, snapshot), partial(self._columns, table, snapshot))
+    def columns_at(self, table: str, snapshot: int | None) -> Callable[[list[str]], pa.Table | None]:
+        """What reads columns of a version into memory, or says that they do not fit."""
+        return partial(self._columns, table, snapshot)
 
     def _columns(self, table: str, snapshot: int | None, names: list[str]) -> pa.Table | None:
         metadata = self.branch.staged_metadata(table)

@@ -50,6 +50,8 @@ class TableState:
     changes: int | None = None
     #: Its rows are not the ones that the last run left: someone else wrote to it, or rolled it back.
     meddled: bool = False
+    #: Aggregates over all of its rows, as text: those that checks are made of.
+    amounts: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,7 @@ def table_state(name: str, metadata: Metadata) -> TableState:
         lineage=tuple(_lineage(metadata)),
         changes=int(properties["icefield.changes"]) if "icefield.changes" in properties else None,
         meddled=_meddled(metadata),
+        amounts=json.loads(properties.get("icefield.amounts", "{}")),
     )
 
 
@@ -171,6 +172,8 @@ def state_properties(state: TableState) -> dict[str, str]:
             }
         ),
     }
+    if state.amounts:
+        properties["icefield.amounts"] = json.dumps(dict(state.amounts))
     if state.changes is not None:
         properties["icefield.changes"] = str(state.changes)
     if state.files is not None:

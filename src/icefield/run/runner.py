@@ -105,6 +105,7 @@ class Run:
     run: str = field(init=False)
     started_ms: int = field(init=False)
     states: dict[str, TableState] = field(default_factory=dict)
+    published: dict[str, TableState] = field(default_factory=dict)
     staged: dict[str, Staged] = field(default_factory=dict)
     outcomes: dict[str, TableOutcome] = field(default_factory=dict)
     checks: list[CheckResult] = field(default_factory=list)
@@ -138,6 +139,7 @@ class Run:
                     _record(self.lake, journal.of_deaths(self.project.name, deaths), deaths)
             pointers = self.lake.pointers()
             self.states = self.lake.states(pointers)
+            self.published = dict(self.states)
             require_waiting_rows(self.order.replays, self.states)
             selection = selected(self.project, self.order.select, self.order.exclude)
             plan = plan_project(self.project, self.lake, self.states, selection=selection, wishes=self.order.wishes)
@@ -309,13 +311,14 @@ class Run:
         self._finish_table(_staged_outcome(staged, begun))
 
     def _own_checks(self, stage: Stage, staged: Staged, before: TableState | None) -> list[CheckResult]:
+        from icefield.engine.amounts import look  # noqa: PLC0415
         from icefield.engine.audit import own_results, split_results  # noqa: PLC0415
         from icefield.engine.seen import Seen  # noqa: PLC0415
 
         node = self.project.graph[staged.state.name]
         if staged.step.action == "note":
             return []
-        whole = stage.tables.seen(node.name, staged.state.version.snapshot)
+        whole = look(stage.tables, staged.state, before, appended=staged.step.action == "append")
         new = whole if staged.fresh is None else staged.fresh
         if staged.step.action == "append" and before is not None and before.version.snapshot is not None:
             end = staged.state.version.snapshot
@@ -325,6 +328,7 @@ class Run:
                 whole.frame.limit(0) if same else stage.tables.read_between(node.name, before.version.snapshot, end)
             )
         own = own_results(node, new, whole, self.started_ms, stage.scratch(node), by_key=staged.fresh is not None)
+        staged.keep_amounts(whole)
         results = [*split_results(node, staged.failures), *own]
         with self._guard:
             self.checks.extend(results)
@@ -350,6 +354,7 @@ class Run:
     # -- audit: checks across tables, once everything is staged
 
     def _audit(self, stage: Stage) -> None:
+        from icefield.engine.amounts import look  # noqa: PLC0415
         from icefield.engine.audit import cross_checks, cross_results, stopping  # noqa: PLC0415
 
         failpoint("audit.before")
@@ -362,8 +367,15 @@ class Run:
         ]
 
         def read(name: str) -> Any:
-            state = self.states.get(name)
-            return None if state is None else stage.tables.seen(name, state.version.snapshot)
+            if (state := self.states.get(name)) is None:
+                return None
+            staged = self.staged.get(name)
+            appended = staged is not None and staged.step.action == "append"
+            seen = look(stage.tables, state, self.published.get(name), appended=appended)
+            looked.append((name, seen))
+            return seen
+
+        looked: list[tuple[str, Any]] = []
 
         needs: dict[str, tuple[str, ...]] = {name: () for name in due}
         schedule: Schedule[list[CheckResult]] = Schedule(due, needs, workers=WORKERS, cancel=stage.tables.cancel)
@@ -378,6 +390,9 @@ class Run:
             return error is None or self._table_failed(step, error)
 
         schedule.run(lambda name: cross_results(graph[name], read, stage.scratch(graph[name])), ended)
+        for name, seen in looked:
+            if name in self.staged:
+                self.staged[name].keep_amounts(seen)
         self._raise_first_failure()
         self._withdraw(stage)
         failpoint("audit.after")
