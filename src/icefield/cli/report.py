@@ -34,6 +34,9 @@ def show(result: RunResult, project: Project, same: str) -> None:
     _show_replayed(result)
     output.line()
     output.line(f"time   {', '.join(f'{phase} {seconds(spent)}' for phase, spent in result.phases.items())}")
+    if (moved := result.traffic) is not None:
+        of_all = f" (all tables had {size(moved.stored)})" if moved.stored else ""
+        output.line(f"data   queries opened files of {size(moved.read)}{of_all}, {size(moved.written)} were written")
     output.line(f"lake   {project.profile.lake}, {size(_size(project.profile.lake))}")
     output.line(f"log    {result.log}")
     if result.error:
@@ -173,6 +176,7 @@ def as_data(result: RunResult, project: Project) -> dict[str, Any]:
         "ok": result.ok,
         "seconds": round(result.seconds, 3),
         "phases": {phase: round(spent, 3) for phase, spent in result.phases.items()},
+        "bytes": None if result.traffic is None else asdict(result.traffic),
         "published_at": None if result.published_ms is None else from_ms(result.published_ms),
         "tables": [asdict(outcome) for outcome in result.tables],
         "checks": [asdict(check) for check in result.checks],

@@ -246,7 +246,7 @@ class Stage:
             self.tables.branch.prepare(name)
             self.tables.overwrite(name, self.tables.staged(name).limit(0))
             return (name,)
-        waiting = to_quarantine(split.bad, self.run, self.started_ms, self.scratch(node) / "waiting")
+        waiting = to_quarantine(split.bad, self.run, self.started_ms, self.scratch(node) / "to-quarantine")
         self.tables.ready(name, waiting.frame.schema, None, comment, remake=self.remake)
         self._put(name, step, waiting.frame, waiting)
         return (name,)

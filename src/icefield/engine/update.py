@@ -205,7 +205,7 @@ class _Update:
         old = None if base is None or not meta.total_records(base) else touched.without(tables.before(name))
         new = None
         if split.bad is not None and split.quarantined:
-            new = to_quarantine(split.bad, self.stage.run, self.stage.started_ms, self.scratch / "waiting").frame
+            new = to_quarantine(split.bad, self.stage.run, self.stage.started_ms, self.scratch / "to-quarantine").frame
         frames = [frame for frame in (old, new) if frame is not None]
         if not frames:
             return ()

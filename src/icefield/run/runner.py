@@ -19,7 +19,16 @@ from icefield.lake.branch import Branch, BranchNames, new_branch_name
 from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
 from icefield.plan import Plan, Step, Wishes, decide
 from icefield.run import journal
-from icefield.run.events import PhaseStarted, RunBeside, RunOvertaken, RunResult, TableOutcome, TableStarted, silent
+from icefield.run.events import (
+    PhaseStarted,
+    RunBeside,
+    RunOvertaken,
+    RunResult,
+    TableOutcome,
+    TableStarted,
+    Traffic,
+    silent,
+)
 from icefield.run.failures import as_users_error, check_failed
 from icefield.run.planning import plan_project, rows_at_stake, selected
 from icefield.run.replaying import (
@@ -110,6 +119,7 @@ class Run:
     outcomes: dict[str, TableOutcome] = field(default_factory=dict)
     checks: list[CheckResult] = field(default_factory=list)
     phases: dict[str, float] = field(default_factory=dict)
+    traffic: Traffic | None = None
     failures: dict[str, BaseException] = field(default_factory=dict)
     replaying: Replaying = field(default_factory=Replaying)
     replayed: tuple[Replayed, ...] = ()
@@ -186,6 +196,7 @@ class Run:
         with self._phase("audit"):
             self._audit(stage)
             self.replayed = self.replaying.tell(stage.tables, self.staged)
+            self.traffic = self._traffic(stage)
         with self._phase("publish"), tidying("It was about to publish: `icefield ls` tells whether it did."):
             return self._publish(branch, plan)
 
@@ -408,6 +419,19 @@ class Run:
             if name not in self.failures:
                 self._skip(staged.step, "an input failed a check")
 
+    def _traffic(self, stage: Stage) -> Traffic:
+        from icefield.engine.traffic import bytes_read  # noqa: PLC0415
+
+        branch = stage.tables.branch
+        touched = [table for staged in self.staged.values() for table in staged.tables]
+        staged = {table: found for table in touched if (found := branch.staged_metadata(table)) is not None}
+        before = [found for table in branch.base if (found := branch.base_metadata(table)) is not None]
+        return Traffic(
+            read=bytes_read(stage.tables.spark, self.started_ms),
+            written=sum(meta.bytes_added(found, branch.base_metadata(table)) for table, found in staged.items()),
+            stored=sum(meta.total_bytes(found) for found in before),
+        )
+
     # -- publish
 
     def _publish(self, branch: Branch, plan: Plan) -> int | None:
@@ -484,6 +508,7 @@ class Run:
             replayed=self.replayed if status == "published" else (),
             seconds=time.monotonic() - begun,
             phases=self.phases,
+            traffic=self.traffic,
             published_ms=published_ms,
             error=error,
             log=self._log(),
