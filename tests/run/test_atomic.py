@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -57,7 +58,7 @@ class Asker(threading.Thread):
     def __init__(self, lake: EmbeddedLake) -> None:
         super().__init__()
         self.lake = lake
-        self.answers = 0
+        self.answers: list[float] = []
         self.wrong: list[object] = []
         self.over = threading.Event()
 
@@ -66,9 +67,11 @@ class Asker(threading.Thread):
             if not self.lake.pointers():
                 continue
             with open_reader(self.lake) as reader:
-                rows = reader.query(all_tables(list(reader.pins))).rows()
-            self.answers += 1
-            self.wrong += [(name, seen, told) for name, seen, told, *_ in rows if seen != told]
+                self.answers.append(time.time() * 1000)
+                for name, rows, told, _, run in reader.query(all_tables(list(reader.pins))).rows():
+                    written_by = reader.pins[name].metadata["properties"].get("icefield.run")
+                    if (rows, written_by) != (told, run):
+                        self.wrong.append((name, rows, told, written_by, run))
 
 
 def all_tables(names: list[str]) -> str:
@@ -116,15 +119,44 @@ def test_no_reader_ever_sees_tables_of_two_runs_mixed(tmp_path: Path) -> None:
         for thread in (poller, asker):
             thread.over.set()
             thread.join()
-    print(f"{asker.answers} queries over all tables")
-    assert asker.answers >= 20
+    print(f"{len(asker.answers)} queries over all tables")
+    assert len(asker.answers) >= 20
     assert asker.wrong == []
     assert len(poller.versions) == len(published) == 6
     assert [wrong for version in poller.versions for wrong in mixed(version)] == []
-    near = [at for at in poller.polls if any(abs(at - ms) < 100 for ms in published)]
+    near = near_to(poller.polls, published)
     print(f"{len(poller.polls)} polls, {len(near)} within 100 ms of a publish")
     assert len(poller.polls) >= 200
     assert len(near) >= 20
+
+
+def near_to(polls: list[float], published: list[int]) -> list[float]:
+    """The polls within 100 ms of a publish."""
+    return [at for at in polls if any(abs(at - ms) < 100 for ms in published)]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("runs", [25] if "ICEFIELD_SOAK_SECONDS" in os.environ else [3])
+def test_many_questions_over_all_tables_each_see_one_version(tmp_path: Path, runs: int) -> None:
+    """`make soak`: at least 200 questions, 20 of them within 100 ms of a publish; else as many as three runs allow."""
+    project = tiny(tmp_path)
+    askers = [Asker(project.lake) for _ in range(3)]
+    published = []
+    for asker in askers:
+        asker.start()
+    try:
+        for number in range(runs):
+            project.land(f"{number}.csv", [order(10 * number + n, f"c{n}") for n in range(5)])
+            published.append(moment(project.run(full_refresh=number % 5 == 4)))
+    finally:
+        for asker in askers:
+            asker.over.set()
+            asker.join()
+    asked = [at for asker in askers for at in asker.answers]
+    print(f"{len(asked)} queries over all tables, {len(near_to(asked, published))} within 100 ms of a publish")
+    assert [wrong for asker in askers for wrong in asker.wrong] == []
+    assert len(asked) >= 8 * runs
+    assert len(near_to(asked, published)) >= 0.8 * runs
 
 
 def test_a_run_that_creates_grows_rebuilds_and_then_fails_leaves_no_trace(tmp_path: Path) -> None:
