@@ -22,6 +22,8 @@ FOLLOW = [
     "max(day) IS NULL OR min(day) < DATE'2026-08-03'",
     "boolean(array_max(array(max(n), 3)) > 3 AND max(n) < 100)",
     "min(name) || ': it''s'",
+    "max(day) - INTERVAL 2 DAYS",
+    "min(day - INTERVAL 3 DAYS) < max(day) + INTERVAL 1 DAY",
 ]
 DO_NOT = [
     "count(DISTINCT n)",

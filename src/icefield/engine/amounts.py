@@ -36,6 +36,8 @@ _MERGED = {
 _KEPT = re.compile(r"tinyint|smallint|int|bigint|decimal\(\d+,\d+\)|date|string|boolean|timestamp_ntz|timestamp")
 _ROWS = "t"
 _COLUMN = re.compile(rf"(?<![\w`]){_ROWS}\.")
+#: How Spark writes a date less some days, in words that it does not read.
+_DAYS = re.compile(r"extractansiintervaldays\(INTERVAL '(-?\d+)' DAY\)")
 
 
 @dataclass(slots=True)
@@ -106,18 +108,22 @@ def _parts_of(rows: DataFrame, expression: str) -> _Parts | None:
         return None
     (entry,) = items(plan.aggregateExpressions())
     value = entry.child() if entry.nodeName() == "Alias" else entry
-    found = {str(one.sql()): one for one in _aggregates(value)}
+    found = {_sql(one): one for one in _aggregates(value)}
     zone = str(rows.sparkSession.conf.get("spark.sql.session.timeZone"))
     parts = [_part(f"p{number}", sql, one, zone) for number, (sql, one) in enumerate(found.items())]
     if not value.deterministic() or any(part is None for part in parts):
         return None
     known = tuple(part for part in parts if part is not None)
-    whole = str(value.sql())
+    whole = _sql(value)
     for part in known:
         whole = re.sub(rf"(?<![\w`]){re.escape(part.sql)}", part.name, whole)
     if _COLUMN.search(whole) or not _resolves(rows, known, whole):
         return None
     return _Parts(known, whole)
+
+
+def _sql(expression: Any) -> str:
+    return _DAYS.sub(r"\1", str(expression.sql()))
 
 
 def _aggregates(value: Any) -> list[Any]:
@@ -155,4 +161,4 @@ def look(tables: Tables, now: TableState, before: TableState | None, *, appended
             amounts = Amounts(whole, before.amounts, whole.limit(0))
         elif appended and end is not None:
             amounts = Amounts(whole, before.amounts, tables.read_between(now.name, start, end))
-    return Seen(whole, tables.columns_at(now.name, now.version.snapshot), amounts)
+    return Seen(whole, now.rows, tables.columns_at(now.name, now.version.snapshot), amounts)

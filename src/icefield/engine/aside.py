@@ -7,17 +7,16 @@ planned. They are handled in batches, so that memory does not grow with them whe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, PROBLEM, RAW, REASONS, ROW
-from icefield.engine.scratch import Stored
+from icefield.engine.scratch import keep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icefield.engine.intake import Landed
+    from icefield.engine.scratch import Stored
 
 _BETWEEN = "\x1f"
 #: What a picked row is: kept, or failing a check of rows (which its own columns tell). Others number a `Verdict`.
@@ -49,41 +49,36 @@ class Judged:
     decisions: NDArray[np.int64]
     verdicts: Sequence[Verdict]
 
-    def set_aside(self, schema: pa.Schema) -> Iterator[pa.Table]:
+    def set_aside(self) -> Iterator[pa.Table]:
         """The rows that are not kept, in batches."""
-        at = 0
-        for batch in self.rows.batches():
-            here = self.decisions[at : at + len(batch)]
-            at += len(batch)
-            for decision in np.unique(here[here != KEPT]):
-                chosen = batch.filter(pa.array(here == decision))
-                yield _fitted(chosen if decision == FAILING else _judged(chosen, self.verdicts[decision]), schema)
+        for batch, decisions in self._batches():
+            for decision in np.unique(decisions[decisions != KEPT]):
+                chosen = batch.filter(pa.array(decisions == decision))
+                yield chosen if decision == FAILING else _judged(chosen, self.verdicts[decision])
 
     def kept(self, like: DataFrame, place: Path) -> Stored:
         """The rows that are kept, with the columns of a frame."""
-        schema, at = to_arrow_schema(like.schema), 0
-        place.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(place / "0.parquet", schema) as writer:
-            for batch in self.rows.batches(like.columns):
-                here = self.decisions[at : at + len(batch)]
-                at += len(batch)
-                writer.write_table(_fitted(batch.filter(pa.array(here == KEPT)), schema))
-        return Stored(place, like.sparkSession.read.schema(like.schema).parquet(str(place)))
+        parts = (batch.filter(pa.array(decisions == KEPT)) for batch, decisions in self._batches())
+        return keep(like.sparkSession, like.schema, parts, place)
+
+    def passed(self) -> int:
+        """How many rows fail no check of rows."""
+        return int(np.count_nonzero(self.decisions != FAILING))
+
+    def _batches(self) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
+        at = 0
+        for batch in self.rows.batches():
+            yield batch, self.decisions[at : at + len(batch)]
+            at += len(batch)
 
 
 def gather(
     spark: SparkSession, output: StructType, judged: Judged | None, landed: Landed | None, place: Path
 ) -> Stored:
     """Everything that is set aside: rows of the function's output by what was decided, and lines it never saw."""
-    schema = _schema(output, has_lines=landed is not None)
-    columns = to_arrow_schema(schema)
-    place.mkdir(parents=True, exist_ok=True)
-    with pq.ParquetWriter(place / "0.parquet", columns) as writer:
-        for rows in () if judged is None else judged.set_aside(columns):
-            writer.write_table(_with_bytes(rows, landed))
-        for lines in () if landed is None else landed.unreadable():
-            writer.write_table(_fitted(_malformed(lines), columns))
-    return Stored(place, spark.read.schema(schema).parquet(str(place)))
+    rows = () if judged is None else (_with_bytes(rows, landed) for rows in judged.set_aside())
+    lines = () if landed is None else map(_malformed, landed.unreadable())
+    return keep(spark, _schema(output, has_lines=landed is not None), chain(rows, lines), place)
 
 
 def _schema(output: StructType, *, has_lines: bool) -> StructType:
@@ -109,22 +104,9 @@ def _malformed(lines: pa.Table) -> pa.Table:
 
 
 def _with_bytes(rows: pa.Table, landed: Landed | None) -> pa.Table:
-    if landed is None:
+    if landed is None or not set(IDENTITY) <= set(rows.column_names):
         return rows
-    raw = landed.raw_of(rows.select(list(IDENTITY)))
-    return rows.set_column(rows.column_names.index(RAW), RAW, raw)
-
-
-def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema; NULL where the rows lack them."""
-    given = set(rows.column_names)
-    return pa.table(
-        [
-            rows[field.name].cast(field.type) if field.name in given else pa.nulls(len(rows), field.type)
-            for field in schema
-        ],
-        schema=schema,
-    )
+    return rows.append_column(RAW, landed.raw_of(rows.select(list(IDENTITY))))
 
 
 def count_told(rows: Stored) -> list[tuple[list[str], str, int]]:
@@ -142,21 +124,18 @@ def to_quarantine(bad: Stored, run: str, started_ms: int, place: Path) -> Stored
     own = [field for field in bad.frame.schema if not field.name.startswith("_icefield")]
     names = quarantine_names([field.name for field in own])
     schema = StructType([*own, *(StructField(names[name], kind) for name, kind in _TOLD.items())])
-    columns = to_arrow_schema(schema)
-    place.mkdir(parents=True, exist_ok=True)
-    with pq.ParquetWriter(place / "0.parquet", columns) as writer:
+    known = {RAW: names["raw"], REASONS: names["reasons"], ROW: names["line"], ARRIVAL: names["arrival"]}
+
+    def waiting() -> Iterator[pa.Table]:
         for batch in bad.batches():
-            waiting = batch.filter(pc.equal(batch[FATE], "quarantine"))
-            known = {RAW: "raw", REASONS: "reasons", ROW: "line", ARRIVAL: "arrival"}
-            renamed = waiting.rename_columns([names[known[n]] if n in known else n for n in waiting.column_names])
-            told = {
-                "run": pa.repeat(pa.scalar(run), len(waiting)),
-                "quarantined_at": pa.repeat(pa.scalar(started_ms * 1000, pa.timestamp("us", "UTC")), len(waiting)),
-            }
-            for name, value in told.items():
-                renamed = renamed.append_column(names[name], value)
-            writer.write_table(_fitted(renamed, columns))
-    return Stored(place, bad.frame.sparkSession.read.schema(schema).parquet(str(place)))
+            rows = batch.filter(pc.equal(batch[FATE], "quarantine"))
+            rows = rows.rename_columns([known.get(name, name) for name in rows.column_names])
+            at = pa.scalar(started_ms * 1000, pa.timestamp("us", "UTC"))
+            yield rows.append_column(names["run"], pa.repeat(pa.scalar(run), len(rows))).append_column(
+                names["quarantined_at"], pa.repeat(at, len(rows))
+            )
+
+    return keep(bad.frame.sparkSession, schema, waiting(), place)
 
 
 def quarantine_names(own: list[str]) -> dict[str, str]:

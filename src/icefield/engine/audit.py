@@ -1,7 +1,7 @@
-"""Evaluates checks on staged tables, before anyone can see a row; each result is counted by a query of its own.
+"""Evaluates checks on staged tables, before anyone can see a row.
 
-Counts come from the rows that were written, not from a side channel of the write: they are true also after task
-retries, over sorted tables and for empty inputs.
+Counts come from the rows that were written, read back, not from a side channel of the write: they are true also after
+task retries, over sorted tables and for empty inputs.
 """
 
 from __future__ import annotations
@@ -191,9 +191,9 @@ def _missing(check: References, rows: Seen, others: Seen, scratch: Path) -> tupl
     known = others.columns([check.column])
     if known is not None:
         wanted = rows.columns([check.column]) if check.where == "true" else None
-        if wanted is None:
+        if wanted is None and rows.fit:
             wanted = store(chosen.select(column), scratch).arrow()
-        if wanted.schema.types == known.schema.types:
+        if wanted is not None and wanted.schema.types == known.schema.types:
             return _not_among(wanted[check.column], known[check.column])
     # Counted by value before they are compared: few values go through the shuffle, not all rows.
     counted = chosen.groupBy(column).agg(F.count("*").alias(_ROWS))

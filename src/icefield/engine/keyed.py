@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from icefield.declare import Keyed
 from icefield.engine.repeats import SMALL, key_codes, small
 from icefield.engine.scratch import Stored, store
-from icefield.engine.seen import is_plain
+from icefield.engine.seen import are_plain
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ class KeySet:
         return int(self._values().group_by(list(self.names)).aggregate([]).num_rows)
 
     @property
-    def are_plain(self) -> bool:
+    def plain(self) -> bool:
         """Whether Arrow compares them as Spark does."""
-        return all(is_plain(kind) for kind in self._values().schema.types)
+        return are_plain(self.stored.frame.schema, self.names)
 
     def among(self, rows: pa.Table) -> pa.Array:
         """Which rows have one of these keys; for plain ones. NULL is a key like any other."""

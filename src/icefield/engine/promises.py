@@ -90,6 +90,7 @@ CHANGING = {
     "Now": "now()",
     "LocalTimestamp": "localtimestamp()",
     "CurrentDate": "current_date()",
+    "CurrentTime": "current_time()",
     "Uuid": "uuid()",
     "Rand": "rand()",
     "Randn": "randn()",

@@ -26,7 +26,7 @@ from icefield.engine.tables import FEW_ROWS, quoted, text
 from icefield.errors import RowsLost
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -54,7 +54,8 @@ class Split:
     good: DataFrame
     bad: Stored | None = None
     stored: Stored | None = None
-    passing: DataFrame | None = None
+    #: Counts the rows that passed the checks of rows.
+    passed: Callable[[], int] | None = None
     duplicates: int = 0
     failures: dict[str, int] = field(default_factory=dict)
     quarantined: int = 0
@@ -67,9 +68,9 @@ class Split:
         left to count. Otherwise the rows that passed are counted: a function that gives other rows each time it is
         evaluated is found out here.
         """
-        if self.passing is None or written + self.quarantined + self.dropped == read:
+        if self.passed is None or written + self.quarantined + self.dropped == read:
             return
-        passed = self.passing.count()
+        passed = self.passed()
         if written + self.duplicates != passed:
             raise RowsLost(
                 f"{node.name}: {passed} rows passed the checks, but {written} were written"
@@ -101,7 +102,7 @@ def split(
     if replayed and decided is not None:
         marked = _mended(marked, decided, _all_hold(row_checks), scratch)
     passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS)
-    result = Split(good=passing, passing=passing)
+    result = Split(good=passing, passed=passing.count)
     few = landed is not None and sum(landed.counts.values()) <= FEW_ROWS
     picked = None
     if row_checks or unique_checks or few:
@@ -111,7 +112,7 @@ def split(
         result.duplicates = sum(one.count for one in repeats)
         if few:  # all of them are evaluated, and only once
             result.stored = picked.judged.kept(visible(passing), scratch / "kept")
-            result.good, result.passing = result.stored.frame, None
+            result.good, result.passed = result.stored.frame, picked.judged.passed
         else:
             result.good = reduce(lambda rows, one: one.taken_out_of(rows), repeats, passing)
     if (picked and picked.gone) or (landed and landed.malformed):

@@ -58,7 +58,6 @@ class Reading:
     folder: Path
     counts: Mapping[int, int]
     rows: bool
-    problems: bool
     undecided: Sequence[Undecided]
     repeated: Mapping[str, NDArray[np.int64]]
 
@@ -109,7 +108,6 @@ def read_lines(
         folder=folder,
         counts=counts,
         rows=any((folder / "rows").iterdir()),
-        problems=any((folder / "problems").iterdir()),
         undecided=[
             Undecided(format=group.format, header=group.header, folder=group.folder)
             for group in groups

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from icefield.engine.tables import Tables
     from icefield.graph import Node
 
-#: A table of fewer rows is written anew: one query in place of two, and nothing to compact.
+#: A table of fewer rows is written anew: mostly without a query, and nothing to compact.
 SMALL_TABLE = 100_000
 #: More partitions than this are not listed in one condition.
 _FEW_PARTITIONS = 500
@@ -74,13 +74,6 @@ class Came:
         told = self.stored.arrow([CHANGE, *columns])
         return told.filter(pc.equal(told[CHANGE], ADDED)).select(columns)
 
-    def append_to(self, tables: Tables, table: str, columns: list[str], place: Path) -> None:
-        """Adds them to a table; few of them without a query."""
-        if tables.takes_few(table, self.stored):
-            tables.append_few(table, self.arrow(columns))
-        else:
-            tables.append_stored(table, store(self.frame.select(*columns), place))
-
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -98,10 +91,6 @@ class Given:
         rows = self.stored.arrow()
         return (rows if self.keys is None else rows.filter(self.keys.among(rows))).select(columns)
 
-    def append_to(self, tables: Tables, table: str, columns: list[str], place: Path) -> None:
-        """Adds them to a table."""
-        tables.append_stored(table, store(self.frame.select(*columns), place))
-
 
 def replace_keys(
     tables: Tables, node: Node, table: str, total: int, keys: KeySet, fresh: Came | Given, scratch: Path
@@ -114,12 +103,15 @@ def replace_keys(
         _write_anew(tables, table, old, keys, fresh)
     else:
         tables.remove_keys(table, keys)
-        fresh.append_to(tables, table, old.columns, scratch / f"rows-{table}")
+        if isinstance(fresh, Came) and tables.takes_few(table, fresh.stored):
+            tables.append_few(table, fresh.arrow(old.columns))
+        else:
+            tables.append_stored(table, store(fresh.frame.select(*old.columns), scratch / f"rows-{table}"))
 
 
 def _write_anew(tables: Tables, table: str, old: DataFrame, keys: KeySet, fresh: Came | Given) -> None:
     """All rows of a small table, in place of those it has."""
-    rows = tables.small_rows(table, old.columns) if keys.are_plain else None
+    rows = tables.small_rows(table, old.columns) if keys.plain else None
     if rows is None:
         tables.overwrite(table, keys.without(old).unionByName(fresh.frame.select(*old.columns)))
         return

@@ -5,27 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from pyspark.sql.types import BooleanType, DateType, IntegralType, StringType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from icefield.engine.amounts import Amounts
 
-
-def _nothing(_names: list[str]) -> None:
-    return None
+#: Of more rows than this no column is read into memory.
+_IN_MEMORY = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Some rows; `read` gives columns of them without a query, or None where there are too many for that."""
+    """Some rows; `count` of them, if that is known, and `read` gives columns of them without a query, if it can."""
 
     frame: DataFrame
-    read: Callable[[list[str]], pa.Table | None] = _nothing
+    count: int | None = None
+    read: Callable[[list[str]], pa.Table | None] | None = None
     amounts: Amounts | None = None
+
+    @property
+    def fit(self) -> bool:
+        """Whether they are few enough for columns in memory."""
+        return self.count is not None and self.count <= _IN_MEMORY
 
     def amount(self, expression: str) -> object:
         """An aggregate over all of them."""
@@ -36,11 +43,11 @@ class Seen:
 
     def columns(self, names: Sequence[str]) -> pa.Table | None:
         """Columns in memory; None where they do not fit, or are compared in Spark's own way (NaN, nested values)."""
-        found = self.read(list(names))
-        return found if found is not None and all(is_plain(kind) for kind in found.schema.types) else None
+        if self.read is None or not self.fit or not are_plain(self.frame.schema, names):
+            return None
+        return self.read(list(names))
 
 
-def is_plain(kind: pa.DataType) -> bool:
-    """Whether two values of a type are the same if, and only if, their bytes are."""
-    known = (pa.types.is_integer, pa.types.is_date, pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean)
-    return any(is_known(kind) for is_known in known)
+def are_plain(schema: StructType, names: Sequence[str]) -> bool:
+    """Whether two values of these columns are the same if, and only if, their bytes are."""
+    return all(isinstance(schema[name].dataType, IntegralType | DateType | StringType | BooleanType) for name in names)

@@ -38,8 +38,6 @@ PROPERTIES = {
 
 #: Up to so many rows are appended by PyIceberg.
 FEW_ROWS = 100_000
-#: Up to so many rows a column is read into memory.
-_IN_MEMORY = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +181,13 @@ class Tables:
         return distinct_values(self.branch, table, snapshot, tuple(columns))
 
     def columns_at(self, table: str, snapshot: int | None) -> Callable[[list[str]], pa.Table | None]:
-        """What reads columns of a version into memory, or says that they do not fit."""
+        """What reads columns of a version into memory, or gives None where PyIceberg cannot."""
         return partial(self._columns, table, snapshot)
 
     def _columns(self, table: str, snapshot: int | None, names: list[str]) -> pa.Table | None:
         metadata = self.branch.staged_metadata(table)
         found = None if metadata is None else meta.snapshot(metadata, snapshot)
-        if (
-            found is None
-            or meta.records_in(found["summary"]) > _IN_MEMORY
-            or meta.has_deletes(found, "equality-deletes")
-        ):
+        if found is None or meta.has_deletes(found, "equality-deletes"):
             return None
         return columns_of(self.branch, table, snapshot, names)
 

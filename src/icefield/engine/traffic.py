@@ -7,7 +7,10 @@ not show.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
 
 from icefield.engine.lineage import items
 
@@ -19,9 +22,9 @@ _VALUES = re.compile(r"(\d+) -> ([\d,]+)")
 
 
 def bytes_read(spark: SparkSession, since_ms: int) -> int:
-    """Bytes of the files that queries opened since a time, each file as often as it was opened."""
-    context = spark.sparkContext._jsc.sc()
-    context.listenerBus().waitUntilEmpty()  # what was read is told in the background
+    """Bytes of the files that queries opened since a time, each file as often as it was opened; maybe not all."""
+    with suppress(Py4JJavaError):  # told in the background, and no reason to fail if that takes too long
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     store = spark._jsparkSession.sharedState().statusStore()
     total = 0
     for execution in items(store.executionsList()):

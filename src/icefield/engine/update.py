@@ -158,7 +158,7 @@ class _Update:
             split=split,
             tables=tuple(written),
             keys=found.touched.distinct(),
-            fresh=Seen(fresh.frame, fresh.arrow),
+            fresh=Seen(fresh.frame, added if several is None else several.count(), fresh.arrow),
         )
 
     def _difference(self, before: DataFrame, after: DataFrame) -> Stored:
