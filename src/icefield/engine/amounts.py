@@ -14,16 +14,12 @@ from pyspark.errors import PySparkException
 
 from icefield.engine.lineage import analysed, children_of, expressions, has_subquery, items
 from icefield.engine.promises import CHANGING
-from icefield.engine.seen import Seen
 from icefield.engine.tables import text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
-
-    from icefield.engine.tables import Tables
-    from icefield.graph.state import TableState
 
 _MERGED = {
     "sum": "CAST(coalesce({new} + {old}, {new}, {old}) AS {kind})",
@@ -149,16 +145,3 @@ def _resolves(rows: DataFrame, parts: tuple[_Part, ...], whole: str) -> bool:
     except PySparkException:
         return False
     return True
-
-
-def look(tables: Tables, now: TableState, before: TableState | None, *, appended: bool) -> Seen:
-    """All rows of a table as checks see them; `appended`: it has only grown since `before`."""
-    whole = tables.read(now.name, now.version.snapshot)
-    amounts = Amounts(whole)
-    if before is not None and not before.meddled and before.version.snapshot is not None:
-        start, end = before.version.snapshot, now.version.snapshot
-        if start == end:
-            amounts = Amounts(whole, before.amounts, whole.limit(0))
-        elif appended and end is not None:
-            amounts = Amounts(whole, before.amounts, tables.read_between(now.name, start, end))
-    return Seen(whole, now.rows, tables.columns_at(now.name, now.version.snapshot), amounts)

@@ -12,29 +12,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from icefield.declare import ExpectTable, FreshWithin, Reconciles, References, RowCheck, Unique
 from icefield.engine.analyse import first_line
 from icefield.engine.quality import SPLITTING, failing_checks
+from icefield.engine.references import Held, missing
 from icefield.engine.repeats import Keys, repeated_rows
-from icefield.engine.scratch import store
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from icefield.declare import Check
     from icefield.engine.seen import Seen
     from icefield.graph import Node
-
-_ROWS = "_icefield_rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +99,11 @@ def own_results(
     return results
 
 
-def cross_results(node: Node, read: Callable[[str], Seen | None], scratch: Path) -> list[CheckResult]:
+def cross_results(
+    node: Node, read: Callable[[str], Seen | None], scratch: Path, held: Held | None = None
+) -> list[CheckResult]:
     """Checks that compare tables; deferred, which is no pass, where one of them does not stand on this branch."""
+    held = held or Held()
     results = []
     for number, check in enumerate(cross_checks(node)):
         found = {name: read(name) for name in (*check.named_tables, node.name)}
@@ -115,7 +114,7 @@ def cross_results(node: Node, read: Callable[[str], Seen | None], scratch: Path)
             continue
         present = {name: seen for name, seen in found.items() if seen is not None}
         place = scratch / f"across-{number}"
-        results.append(_timed(node, check, partial(_compare, node, check, present, place)))
+        results.append(_timed(node, check, partial(_compare, node, check, present, held, place)))
     return results
 
 
@@ -173,39 +172,17 @@ def _fresh(check: FreshWithin, whole: DataFrame, now_ms: int) -> tuple[int, str]
     return int(age > check.limit), f"the newest is {age} old"
 
 
-def _compare(node: Node, check: References | Reconciles, seen: Mapping[str, Seen], scratch: Path) -> tuple[int, str]:
+def _compare(
+    node: Node, check: References | Reconciles, seen: Mapping[str, Seen], held: Held, scratch: Path
+) -> tuple[int, str]:
     if isinstance(check, References):
-        count, example = _missing(check, seen[check.of or node.name], seen[check.to], scratch)
+        count, example = missing(check, seen[check.of or node.name], seen[check.to], held, scratch)
         return count, f"such as {example}" if count else ""
     found = {table: seen[table].amount(amount) for table, amount in check.amounts.items()}
     told = ", ".join(f"{table}: {value}" for table, value in found.items())
     amounts = list(found.values())
     apart = any(not _agree(amounts[0], amount, check.within) for amount in amounts[1:])
     return int(apart), told
-
-
-def _missing(check: References, rows: Seen, others: Seen, scratch: Path) -> tuple[int, object]:
-    """How many rows have a value that the others do not have, and one such value."""
-    column = quoted(check.column)
-    chosen = rows.frame.where(check.where).where(f"{column} IS NOT NULL")
-    known = others.columns([check.column])
-    if known is not None:
-        wanted = rows.columns([check.column]) if check.where == "true" else None
-        if wanted is None and rows.fit:
-            wanted = store(chosen.select(column), scratch).arrow()
-        if wanted is not None and wanted.schema.types == known.schema.types:
-            return _not_among(wanted[check.column], known[check.column])
-    # Counted by value before they are compared: few values go through the shuffle, not all rows.
-    counted = chosen.groupBy(column).agg(F.count("*").alias(_ROWS))
-    missing = counted.join(others.frame.select(column).distinct(), check.column, "left_anti")
-    found = missing.agg(F.sum(_ROWS), F.first(column)).first()
-    assert found is not None
-    return int(found[0] or 0), found[1]
-
-
-def _not_among(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> tuple[int, object]:
-    absent = wanted.filter(pc.invert(pc.is_in(wanted, value_set=pc.unique(known)))).drop_null()
-    return len(absent), absent[0].as_py() if len(absent) else None
 
 
 def _agree(one: object, other: object, within: float) -> bool:

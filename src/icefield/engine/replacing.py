@@ -71,8 +71,23 @@ class Came:
 
     def arrow(self, columns: list[str]) -> pa.Table:
         """Some columns of them in memory."""
-        told = self.stored.arrow([CHANGE, *columns])
-        return told.filter(pc.equal(told[CHANGE], ADDED)).select(columns)
+        return _told(self.stored, ADDED, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Went:
+    """Rows that went by a change."""
+
+    stored: Stored
+
+    def arrow(self, columns: list[str]) -> pa.Table:
+        """Some columns of them in memory."""
+        return _told(self.stored, REMOVED, columns)
+
+
+def _told(change: Stored, what: str, columns: list[str]) -> pa.Table:
+    told = change.arrow([CHANGE, *columns])
+    return told.filter(pc.equal(told[CHANGE], what)).select(columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from icefield.engine.amounts import Amounts
+    from icefield.graph.state import Version
 
 #: Of more rows than this no column is read into memory.
 _IN_MEMORY = 20_000_000
@@ -28,6 +29,8 @@ class Seen:
     count: int | None = None
     read: Callable[[list[str]], pa.Table | None] | None = None
     amounts: Amounts | None = None
+    version: Version | None = None
+    moves: Moves | None = None
 
     @property
     def fit(self) -> bool:
@@ -46,6 +49,16 @@ class Seen:
         if self.read is None or not self.fit or not are_plain(self.frame.schema, names):
             return None
         return self.read(list(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What became of a table's rows since a version: rows that came, among them all new ones, and rows that went."""
+
+    since: Version
+    came: Seen
+    #: Gives columns of the rows that went; None: none did.
+    went: Callable[[list[str]], pa.Table] | None = None
 
 
 def are_plain(schema: StructType, names: Sequence[str]) -> bool:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from icefield.engine.receive import Received, Receiver
     from icefield.engine.repair import Decided
     from icefield.engine.scratch import Stored
-    from icefield.engine.seen import Seen
+    from icefield.engine.seen import Moves, Seen
     from icefield.engine.tables import Tables
     from icefield.graph import Node
     from icefield.graph.state import TakenFile
@@ -70,13 +70,17 @@ class Staged:
     tables: tuple[str, ...] = ()
     #: How many keys were touched, where it was refreshed by key.
     keys: int | None = None
-    #: All rows that the table now has of the keys that were touched, where it was refreshed by key.
-    fresh: Seen | None = None
+    #: The rows that came and went, where it was refreshed by key.
+    moves: Moves | None = None
 
     def keep_amounts(self, seen: Seen) -> None:
         """Lets the table carry what checks found out about all of its rows."""
         found = {} if seen.amounts is None else seen.amounts.found
         self.state = replace(self.state, amounts={**self.state.amounts, **found})
+
+    def keep_held(self, now: Mapping[str, str]) -> None:
+        """Lets the table carry which of its checks across tables no row failed."""
+        self.state = replace(self.state, held={**self.state.held, **now})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +315,7 @@ class Stage:
             failures=done.split.failures,
             tables=done.tables,
             keys=done.keys,
-            fresh=done.fresh,
+            moves=done.moves,
         )
 
     def _tell_difference(self, node: Node, state: TableState) -> str | None:
@@ -388,6 +392,7 @@ class Stage:
             changes=self._told_since(node, before, version, told),
             repairs=len(self.decided[node.name].repairs) if node.name in self.decided else 0,
             amounts=state.amounts if state is not None and not (changed or meddled) else {},
+            held=state.held if state is not None and not changed else {},
         )
 
     def _told_since(self, node: Node, before: Version, now: Version, told: int | None) -> int | None:

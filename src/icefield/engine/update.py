@@ -13,9 +13,9 @@ from icefield.engine.difference import difference
 from icefield.engine.keyed import KeySet
 from icefield.engine.origin import visible
 from icefield.engine.quality import Split
-from icefield.engine.replacing import Came, Given, put, replace_keys, require_own_keys, tell
+from icefield.engine.replacing import Came, Given, Went, put, replace_keys, require_own_keys, tell
 from icefield.engine.scratch import Stored, store
-from icefield.engine.seen import Seen
+from icefield.engine.seen import Moves, Seen
 from icefield.engine.tables import quoted
 from icefield.errors import SchemaChanged
 from icefield.failpoint import failpoint
@@ -51,7 +51,8 @@ class Updated:
     split: Split
     tables: tuple[str, ...]
     keys: int
-    fresh: Seen
+    #: All rows that came, or that the table now has of the keys that were touched, and the rows that went.
+    moves: Moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +134,8 @@ class _Update:
         stage.tables.branch.prepare(node.name)
         if not found.touched.count:
             nothing = visible(found.output).limit(0)
-            return Updated(
-                added=0, removed=0, split=Split(good=nothing), tables=(node.name,), keys=0, fresh=Seen(nothing)
-            )
+            moves = Moves(self.state.version, Seen(nothing, 0))
+            return Updated(added=0, removed=0, split=Split(good=nothing), tables=(node.name,), keys=0, moves=moves)
         split = stage.split(node, self.step, self.state, found.output, None)
         after = visible(split.good)
         several = None  # rows of a key: where it may have some, all of them are written again
@@ -152,13 +152,14 @@ class _Update:
         if node.name in stage.followed and (added or removed):
             written.append(tell(stage.tables, node, change))
         failpoint("stage.written", node.name)
+        came = Seen(fresh.frame, added if several is None else several.count(), fresh.arrow)
         return Updated(
             added=added,
             removed=removed,
             split=split,
             tables=tuple(written),
             keys=found.touched.distinct(),
-            fresh=Seen(fresh.frame, added if several is None else several.count(), fresh.arrow),
+            moves=Moves(self.state.version, came, Went(change).arrow if removed else None),
         )
 
     def _difference(self, before: DataFrame, after: DataFrame) -> Stored:

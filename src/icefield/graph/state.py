@@ -52,6 +52,8 @@ class TableState:
     meddled: bool = False
     #: Aggregates over all of its rows, as text: those that checks are made of.
     amounts: Mapping[str, str | None] = field(default_factory=dict)
+    #: Checks across tables that no row failed, with the snapshots of both tables at which that was so.
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,6 +131,7 @@ def table_state(name: str, metadata: Metadata) -> TableState:
         changes=int(properties["icefield.changes"]) if "icefield.changes" in properties else None,
         meddled=_meddled(metadata),
         amounts=json.loads(properties.get("icefield.amounts", "{}")),
+        held=json.loads(properties.get("icefield.held", "{}")),
     )
 
 
@@ -181,6 +182,8 @@ def state_properties(state: TableState) -> dict[str, str]:
     }
     if state.amounts:
         properties["icefield.amounts"] = json.dumps(dict(state.amounts))
+    if state.held:
+        properties["icefield.held"] = json.dumps(dict(state.held))
     if state.changes is not None:
         properties["icefield.changes"] = str(state.changes)
     if state.files is not None:

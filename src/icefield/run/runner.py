@@ -322,23 +322,17 @@ class Run:
         self._finish_table(_staged_outcome(staged, begun))
 
     def _own_checks(self, stage: Stage, staged: Staged, before: TableState | None) -> list[CheckResult]:
-        from icefield.engine.amounts import look  # noqa: PLC0415
         from icefield.engine.audit import own_results, split_results  # noqa: PLC0415
-        from icefield.engine.seen import Seen  # noqa: PLC0415
+        from icefield.engine.looking import look  # noqa: PLC0415
 
         node = self.project.graph[staged.state.name]
         if staged.step.action == "note":
             return []
-        whole = look(stage.tables, staged.state, before, appended=staged.step.action == "append")
-        new = whole if staged.fresh is None else staged.fresh
-        if staged.step.action == "append" and before is not None and before.version.snapshot is not None:
-            end = staged.state.version.snapshot
-            assert end is not None
-            same = end == before.version.snapshot
-            new = Seen(
-                whole.frame.limit(0) if same else stage.tables.read_between(node.name, before.version.snapshot, end)
-            )
-        own = own_results(node, new, whole, self.started_ms, stage.scratch(node), by_key=staged.fresh is not None)
+        whole = look(stage.tables, staged.state, before, staged)
+        # What was computed again is looked at again, also where it came out the same: its checks may be new.
+        moves = whole.moves if staged.step.action in ("append", "update") else None
+        new = whole if moves is None else moves.came
+        own = own_results(node, new, whole, self.started_ms, stage.scratch(node), by_key=staged.moves is not None)
         staged.keep_amounts(whole)
         results = [*split_results(node, staged.failures), *own]
         with self._guard:
@@ -365,8 +359,9 @@ class Run:
     # -- audit: checks across tables, once everything is staged
 
     def _audit(self, stage: Stage) -> None:
-        from icefield.engine.amounts import look  # noqa: PLC0415
         from icefield.engine.audit import cross_checks, cross_results, stopping  # noqa: PLC0415
+        from icefield.engine.looking import look  # noqa: PLC0415
+        from icefield.engine.references import Held  # noqa: PLC0415
 
         failpoint("audit.before")
         changed = {name for name, staged in self.staged.items() if staged.changed}
@@ -380,14 +375,12 @@ class Run:
         def read(name: str) -> Any:
             if (state := self.states.get(name)) is None:
                 return None
-            staged = self.staged.get(name)
-            appended = staged is not None and staged.step.action == "append"
-            seen = look(stage.tables, state, self.published.get(name), appended=appended)
+            seen = look(stage.tables, state, self.published.get(name), self.staged.get(name))
             looked.append((name, seen))
             return seen
 
         looked: list[tuple[str, Any]] = []
-
+        held = {name: Held(self.published[name].held if name in self.published else {}) for name in due}
         needs: dict[str, tuple[str, ...]] = {name: () for name in due}
         schedule: Schedule[list[CheckResult]] = Schedule(due, needs, workers=WORKERS, cancel=stage.tables.cancel)
 
@@ -400,10 +393,12 @@ class Run:
             step = self.staged[name].step if name in self.staged else Step(table=name, action="none")
             return error is None or self._table_failed(step, error)
 
-        schedule.run(lambda name: cross_results(graph[name], read, stage.scratch(graph[name])), ended)
+        schedule.run(lambda name: cross_results(graph[name], read, stage.scratch(graph[name]), held[name]), ended)
         for name, seen in looked:
             if name in self.staged:
                 self.staged[name].keep_amounts(seen)
+        for name in held.keys() & self.staged.keys():
+            self.staged[name].keep_held(held[name].now)
         self._raise_first_failure()
         self._withdraw(stage)
         failpoint("audit.after")

@@ -1,0 +1,43 @@
+"""A table as checks see it: all of its rows, and what became of them since it was last published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from icefield.engine.amounts import Amounts
+from icefield.engine.seen import Moves, Seen
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from icefield.engine.stage import Staged
+    from icefield.engine.tables import Tables
+    from icefield.graph.state import TableState
+
+
+def look(tables: Tables, now: TableState, before: TableState | None, staged: Staged | None) -> Seen:
+    """All rows of a table; `before`: as it is published, `staged`: what this run did to it, if anything."""
+    whole = tables.read(now.name, now.version.snapshot)
+    moves = None if before is None or before.meddled else _moves(tables, whole, now, before, staged)
+    amounts = Amounts(whole)
+    if before is not None and moves is not None and not _has_replaced(now, before, staged):
+        amounts = Amounts(whole, before.amounts, moves.came.frame)
+    return Seen(whole, now.rows, tables.columns_at(now.name, now.version.snapshot), amounts, now.version, moves)
+
+
+def _moves(
+    tables: Tables, whole: DataFrame, now: TableState, before: TableState, staged: Staged | None
+) -> Moves | None:
+    start, end = before.version.snapshot, now.version.snapshot
+    if start is None or end is None:
+        return None
+    if start == end:
+        return Moves(before.version, Seen(whole.limit(0), 0))
+    if staged is not None and staged.step.action == "append":
+        return Moves(before.version, Seen(tables.read_between(now.name, start, end), now.rows - before.rows))
+    return None if staged is None else staged.moves
+
+
+def _has_replaced(now: TableState, before: TableState, staged: Staged | None) -> bool:
+    """Whether rows may have gone."""
+    return now.version.snapshot != before.version.snapshot and (staged is None or staged.step.action != "append")
