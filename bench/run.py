@@ -1,6 +1,7 @@
 """`make bench`: the reference project against peers that build the same tables, its small commands, its start.
 
-    python bench/run.py [--rows 3800000] [--days 90] [--repeat 5] [--quick-repeat 7] [--only PART ...] [--who NAME ...]
+    python bench/run.py [--rows 3800000] [--days 90] [--repeat 5] [--quick-repeat 7] [--rebuild-repeat N]
+                        [--only PART ...] [--who NAME ...]
 
 Results go to bench/results/<date>-<rows>.json and .md. Everything else is made in a temporary folder and removed, but
 for dbt's environment, which stays in .bench-venv.
@@ -42,7 +43,7 @@ from contestants import (
     land,
 )
 from measure import CommandFailed, Measured, measure
-from report import DAY, FULL, NOTHING
+from report import DAY, FEW, FEW_ROWS, FULL, NOTHING
 
 from icefield.engine.jars import ensure_jars
 from icefield.engine.java import find_java
@@ -53,8 +54,6 @@ PARTS = ("startup", "full", "nothing", "day", "warm", "commands")
 # Those of one row take turns, so that a machine that becomes slower or faster meanwhile does so for all of them.
 TURNS = ((ICEFIELD, HANDWRITTEN), (DUCKDB, DBT, POLARS))
 START_PAIRS = 7
-#: A day of the default data: what it costs to take in must not depend on how much is there.
-LITTLE_MORE = 3_800_000 // 90
 WARM_UP = ("--rows", "3800", "--days", "3")
 
 
@@ -67,6 +66,8 @@ class Bench:
     everyone: dict[str, Contestant]
     measures: dict[str, dict[str, list[Measured]]] = field(default_factory=dict)
     warm: dict[str, list[float]] = field(default_factory=dict)
+    #: Few rows in a warm process, whatever a day has.
+    warm_few: list[float] = field(default_factory=list)
     commands: dict[str, list[Measured]] = field(default_factory=dict)
     counts: dict[str, Counts] = field(default_factory=dict)
     landed: Counts = field(default_factory=dict)
@@ -108,11 +109,13 @@ class Bench:
                 if contestant.incremental:
                     self._note(NOTHING, contestant, self._run(contestant))
 
-    def run_day(self, repeat: int) -> None:
-        """One more day each time; those that are not incremental build all anew."""
-        for _ in range(repeat):
+    def run_day(self, repeat: int, rebuild: int) -> None:
+        """One more day each time; those that are not incremental build all anew, in the last of the turns."""
+        for turn in range(repeat):
             self._generate(self.landing, "--append", "--days", "1")
             for contestant in self.everyone.values():
+                if not contestant.incremental and turn < repeat - rebuild:
+                    continue
                 land(self.landing, self._place(contestant))
                 contestant.clear(self._place(contestant))
                 measured = self._run(contestant)
@@ -121,17 +124,30 @@ class Bench:
                     self._note(NOTHING, contestant, measured)  # the same work, so it is not done twice
         self._count()
 
-    def run_warm(self, repeat: int) -> None:
+    def run_warm(self, repeat: int, rebuild: int) -> None:
         """One more day each time, all in one process, so that every run but the first finds its process warm."""
-        days = [self._one_more_day(self.work / "days" / str(number)) for number in range(repeat + 1)]
+        days = [self._more(self.work / "days" / str(number)) for number in range(repeat + 1)]
         for contestant in self.everyone.values():
-            output = self.work / "output" / f"{contestant.nickname}-warm.json"
-            place = self._place(contestant)
-            command = [contestant.python, str(BENCH / "warm.py"), contestant.nickname, str(output), str(place)]
-            self._measure(f"{contestant.nickname}-warm", [*command, *map(str, days)])
-            self.warm[contestant.name] = json.loads(output.read_text(encoding="utf-8"))[1:]
+            if not contestant.incremental:
+                for day in days[: repeat - rebuild]:
+                    land(day, self._place(contestant))
+            taken = days if contestant.incremental else days[repeat - rebuild :]
+            self.warm[contestant.name] = self._warm(contestant, taken)
             say(f"{DAY}, {contestant.name}, warm: {self.warm[contestant.name]} s")
         self._count()
+        if ICEFIELD in self.everyone and self.rows_a_day != FEW_ROWS:
+            few = [self._more(self.work / "few" / str(number), FEW_ROWS) for number in range(repeat + 1)]
+            self.warm_few = self._warm(self.everyone[ICEFIELD], few)
+            say(f"{FEW}, {ICEFIELD}, warm: {self.warm_few} s")
+
+    def _warm(self, contestant: Contestant, folders: Sequence[Path]) -> list[float]:
+        """The seconds of each run but the first, which is cold."""
+        output = self.work / "output" / f"{contestant.nickname}-warm.json"
+        place = self._place(contestant)
+        command = [contestant.python, str(BENCH / "warm.py"), contestant.nickname, str(output), str(place)]
+        self._measure(f"{contestant.nickname}-warm", [*command, *map(str, folders)])
+        seconds: list[float] = json.loads(output.read_text(encoding="utf-8"))
+        return seconds[1:]
 
     def run_commands(self, repeat: int) -> None:
         """Small commands of icefield on the lake that is there, and few rows whatever a day has."""
@@ -140,14 +156,15 @@ class Bench:
         for name, command in {"ls": icefield("ls", "-p", str(project)), "--help": icefield("--help")}.items():
             for _ in range(repeat):
                 self._note_command(name, self._measure(name, command))
-        for _ in range(repeat if self.rows_a_day != LITTLE_MORE else 0):
-            self._generate(self.landing, "--append", "--days", "1", "--rows", str(LITTLE_MORE))
+        for _ in range(repeat if self.rows_a_day != FEW_ROWS else 0):
+            self._generate(self.landing, "--append", "--days", "1", "--rows", str(FEW_ROWS))
             land(self.landing, project)
-            self._note_command(f"{LITTLE_MORE:,} more rows", self._run(self.everyone[ICEFIELD]))
+            self._note_command(FEW, self._run(self.everyone[ICEFIELD]))
 
-    def _one_more_day(self, folder: Path) -> Path:
+    def _more(self, folder: Path, rows: int | None = None) -> Path:
+        """One more day, of as many rows as usual or as said, in a folder of its own besides."""
         before = set(self.landing.glob("*/*.csv"))
-        self._generate(self.landing, "--append", "--days", "1")
+        self._generate(self.landing, "--append", "--days", "1", *([] if rows is None else ["--rows", str(rows)]))
         for file in set(self.landing.glob("*/*.csv")) - before:
             (folder / file.parent.name).mkdir(parents=True, exist_ok=True)
             os.link(file, folder / file.parent.name / file.name)
@@ -225,13 +242,18 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--days", type=int, default=90, help="days of landed files")
     parser.add_argument("--repeat", type=int, default=5, help="times that everyone builds all tables")
     parser.add_argument("--quick-repeat", type=int, default=7, help="times of everything else but the start")
+    parser.add_argument("--rebuild-repeat", type=int, help="of these, how often those that build all anew take part")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured")
     parser.add_argument("--who", nargs="+", choices=NICKNAMES, default=list(NICKNAMES), help="who takes part")
     parser.add_argument("--work", type=Path, help="where the temporary folder is made (default: the system's)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the results are written")
     asked = parser.parse_args(argv)
-    if asked.repeat < 1 or asked.quick_repeat < 1:
-        parser.error("--repeat and --quick-repeat must be at least 1")
+    if asked.rebuild_repeat is None:
+        asked.rebuild_repeat = asked.quick_repeat
+    if asked.repeat < 1 or not 1 <= asked.rebuild_repeat <= asked.quick_repeat:
+        parser.error(
+            "--repeat, --quick-repeat and --rebuild-repeat must be at least 1, and the last not above the second"
+        )
     return asked
 
 
@@ -264,9 +286,9 @@ def run_parts(bench: Bench, asked: argparse.Namespace) -> dict[str, Any]:
     if "nothing" in asked.only:
         bench.run_nothing(asked.quick_repeat)
     if "day" in asked.only:
-        bench.run_day(asked.quick_repeat)
+        bench.run_day(asked.quick_repeat, asked.rebuild_repeat)
     if "warm" in asked.only:
-        bench.run_warm(asked.quick_repeat)
+        bench.run_warm(asked.quick_repeat, asked.rebuild_repeat)
     if "commands" in asked.only and ICEFIELD in bench.everyone:
         bench.run_commands(asked.quick_repeat)
     return {
@@ -275,6 +297,7 @@ def run_parts(bench: Bench, asked: argparse.Namespace) -> dict[str, Any]:
             what: {name: report.summary(runs) for name, runs in of.items()} for what, of in bench.measures.items()
         },
         "warm": {name: report.spread(seconds) for name, seconds in bench.warm.items()},
+        "warm_few": report.spread(bench.warm_few) if bench.warm_few else {},
         "commands": {name: report.summary(runs) for name, runs in bench.commands.items()},
         "rebuilding": [name for name, contestant in bench.everyone.items() if not contestant.incremental],
         "ratios": report.ratios(bench.measures, bench.warm),
