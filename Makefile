@@ -1,6 +1,6 @@
 # GNU make on Linux and macOS. Every target does its own set-up; nothing is needed before but Python 3.11+.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format whole faults soak bench wheel clean
+.PHONY: help setup run test check format whole faults soak bench scale wheel clean
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -43,6 +43,9 @@ soak: setup ## Concurrency for a minute, then random histories of a lake for abo
 
 bench: setup ## Measure against PySpark, DuckDB, dbt and Polars (ARGS="--only startup" to choose); results in bench/results
 	@$(BIN)/python bench/run.py $(ARGS)
+
+scale: setup ## Take in 380 million rows slice by slice, about an hour and a half; results in bench/results
+	@$(BIN)/python bench/scale.py $(ARGS)
 
 wheel: setup ## Build the wheel, reference projects included, into dist/
 	@$(BIN)/python -m build --wheel --no-isolation
