@@ -89,7 +89,8 @@ class TinyProject:
     def run(self, **order: Any) -> Any:
         """A run in this process, on the one session it has."""
         from icefield.project import open_project
-        from icefield.run.runner import Order, run_project
+        from icefield.run.order import Order
+        from icefield.run.runner import run_project
 
         return run_project(open_project(self.root), Order(**order))
 
@@ -259,7 +260,8 @@ def until(condition: Callable[[], Any], seconds: float = 120, *, what: str = "")
 def main(root: str, wanted: str = "{}", script: str = "") -> int:
     from icefield.errors import IcefieldError
     from icefield.project import open_project
-    from icefield.run.runner import Order, run_project
+    from icefield.run.order import Order
+    from icefield.run.runner import run_project
 
     exec(compile(script, "script", "exec"), {})  # what a test wants to be different in this process
     try:

@@ -13,8 +13,9 @@ from icefield.project.config import find_project, read_config
 from icefield.query import Reader, Result, open_reader
 from icefield.query.overview import columns
 from icefield.run.events import silent
+from icefield.run.order import Order
 from icefield.run.planning import plan_project, selected
-from icefield.run.runner import Order, run_project
+from icefield.run.runner import run_project
 from icefield.run.verifying import verify_project
 
 if TYPE_CHECKING:

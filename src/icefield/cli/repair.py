@@ -16,7 +16,8 @@ from icefield.errors import NoSuchTable, WrongUsage
 from icefield.graph import select
 from icefield.graph.state import Repair
 from icefield.project import Project, open_project
-from icefield.run.runner import Order, run_project
+from icefield.run.order import Order
+from icefield.run.runner import run_project
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table whose quarantine it is about.")]
 Where = Annotated[

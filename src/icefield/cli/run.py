@@ -12,7 +12,8 @@ from icefield.cli.opening import accepted, same_project
 from icefield.cli.options import HERE, Accept, Exclude, FullRefresh, Json, ProfileName, ProjectDir, Select, words
 from icefield.cli.progress import showing
 from icefield.project import open_project
-from icefield.run.runner import Order, run_project
+from icefield.run.order import Order
+from icefield.run.runner import run_project
 
 
 def register(app: typer.Typer) -> None:

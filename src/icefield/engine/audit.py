@@ -99,23 +99,18 @@ def own_results(
     return results
 
 
-def cross_results(
-    node: Node, read: Callable[[str], Seen | None], scratch: Path, held: Held | None = None
-) -> list[CheckResult]:
-    """Checks that compare tables; deferred, which is no pass, where one of them does not stand on this branch."""
-    held = held or Held()
-    results = []
-    for number, check in enumerate(cross_checks(node)):
-        found = {name: read(name) for name in (*check.named_tables, node.name)}
-        absent = [name for name, seen in found.items() if seen is None]
-        if absent:
-            told = f"{', '.join(absent)} is not there"
-            results.append(_result(node, check, "deferred", 0, told, 0.0))
-            continue
-        present = {name: seen for name, seen in found.items() if seen is not None}
-        place = scratch / f"across-{number}"
-        results.append(_timed(node, check, partial(_compare, node, check, present, held, place)))
-    return results
+def cross_result(
+    node: Node, number: int, read: Callable[[str], Seen | None], scratch: Path, held: Held | None = None
+) -> CheckResult:
+    """One of the checks that compare tables; deferred, which is no pass, where one does not stand on this branch."""
+    check = cross_checks(node)[number]
+    found = {name: read(name) for name in (*check.named_tables, node.name)}
+    absent = [name for name, seen in found.items() if seen is None]
+    if absent:
+        return _result(node, check, "deferred", 0, f"{', '.join(absent)} is not there", 0.0)
+    present = {name: seen for name, seen in found.items() if seen is not None}
+    place = scratch / f"across-{number}"
+    return _timed(node, check, partial(_compare, node, check, present, held or Held(), place))
 
 
 def cross_checks(node: Node) -> list[References | Reconciles]:

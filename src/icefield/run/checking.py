@@ -81,7 +81,7 @@ def _session(project: Project, lake: EmbeddedLake) -> Any:
 def _results(
     node: Node, states: Mapping[str, TableState], read: Callable[[str], Any], scratch: Path
 ) -> list[CheckResult]:
-    from icefield.engine.audit import cross_results, own_results  # noqa: PLC0415 - pyspark
+    from icefield.engine.audit import cross_checks, cross_result, own_results  # noqa: PLC0415 - pyspark
 
     checks = (*node.row_checks, *node.table_checks)
     if not checks:
@@ -94,7 +94,7 @@ def _results(
     )
     whole = read(node.name)
     own = [] if whole is None else own_results(strict, whole, whole, now_ms(), scratch)
-    found = [*own, *cross_results(strict, read, scratch)]
+    found = [*own, *(cross_result(strict, number, read, scratch) for number in range(len(cross_checks(strict))))]
     told = {result.check for result in found}
     missing = [_deferred(node, check) for check in checks if node.name not in states and check.name not in told]
     return [*(replace(result, otherwise=outcomes[result.check]) for result in found), *missing]

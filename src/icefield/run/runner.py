@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from icefield.errors import IcefieldError, Interrupted, Overtaken, RunCleared
@@ -17,8 +15,9 @@ from icefield.interrupt import asked, stop_if_asked, tidying
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, BranchNames, new_branch_name
 from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
-from icefield.plan import Plan, Step, Wishes, decide
+from icefield.plan import Plan, Step, decide
 from icefield.run import journal
+from icefield.run.auditing import Across, own_checks
 from icefield.run.events import (
     PhaseStarted,
     RunBeside,
@@ -30,64 +29,33 @@ from icefield.run.events import (
     silent,
 )
 from icefield.run.failures import as_users_error, check_failed
-from icefield.run.planning import plan_project, rows_at_stake, selected
+from icefield.run.order import Order
+from icefield.run.planning import plan_project, selected
 from icefield.run.replaying import (
     NothingToReplay,
-    Replay,
     Replaying,
-    decided_before,
     require_waiting_rows,
-    wanted_replays,
 )
-from icefield.run.schedule import Later, Schedule
+from icefield.run.schedule import Schedule
+from icefield.run.starting import Start
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from concurrent.futures import Future
 
     from icefield.engine.audit import CheckResult
-    from icefield.engine.jars import Jar
-    from icefield.engine.jvm import Effort
-    from icefield.engine.receive import Received, Receiver
     from icefield.engine.stage import Stage, Staged
-    from icefield.graph.state import Repair, TableState
+    from icefield.graph.state import TableState
     from icefield.lake.ops import Journal
     from icefield.project import Project
+    from icefield.run.auditing import CrossCheck
     from icefield.run.events import Listener, Phase, Replayed, Status
 
 #: Tables staged at the same time. More than this only makes Spark's jobs wait for one another.
 WORKERS = 4
 _names = BranchNames()
-#: Runs over fewer rows are over before Java's optimising compiler would pay, at all or for the code of a single query.
-FEW_ROWS, SOME_ROWS = 500_000, 6_000_000
 #: How often a run that was overtaken is planned again before it gives up.
 TRIES = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What was asked for."""
-
-    select: str = ""
-    exclude: str = ""
-    full_refresh: bool = False
-    keep_going: bool = False
-    accept: tuple[str, ...] = ()
-    replay: tuple[str, ...] = ()
-    repairs: tuple[Repair, ...] = ()
-    #: The process ends with this run, so Spark need not be made for more than it.
-    once: bool = False
-
-    @property
-    def wishes(self) -> Wishes:
-        """What the planner has to know of it."""
-        replay = frozenset((*self.replay, *(repair.table for repair in self.repairs)))
-        return Wishes(full_refresh=self.full_refresh, accept=frozenset(self.accept), replay=replay)
-
-    @property
-    def replays(self) -> tuple[Replay, ...]:
-        """The quarantines to replay, and how."""
-        return wanted_replays(self.replay, self.repairs)
 
 
 def run_project(project: Project, order: Order | None = None, listener: Listener = silent) -> RunResult:
@@ -124,7 +92,6 @@ class Run:
     replaying: Replaying = field(default_factory=Replaying)
     replayed: tuple[Replayed, ...] = ()
     staging: bool = False
-    told: Phase = "start"
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -189,109 +156,59 @@ class Run:
                 with self._phase("start"):
                     stage = self._start(branch, plan, readers)
                 self.staging = True
+                across = Across(stage, self.project.graph, self.states, self.published, self.staged)
                 with self._phase("stage", plan):
-                    self._stage(stage, plan)
+                    self._stage(stage, plan, across)
             finally:
                 readers.shutdown(cancel_futures=True)
         with self._phase("audit"):
-            self._audit(stage)
+            self._audit(across)
             self.replayed = self.replaying.tell(stage.tables, self.staged)
             self.traffic = self._traffic(stage)
         with self._phase("publish"), tidying("It was about to publish: `icefield ls` tells whether it did."):
             return self._publish(branch, plan)
 
-    # -- start: Spark, the author's functions and PyIceberg come up side by side, and files are read meanwhile
-
     def _start(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor) -> Stage:
-        from icefield.engine.session import add_catalog, import_pyspark, start_session  # noqa: PLC0415 - real runs only
-
-        folder = self.lake.run_folder(self.run)
-        folder.mkdir(parents=True, exist_ok=True)
-        name, conf = f"icefield {self.project.name}", self.project.profile.spark
-        effort = self._effort(plan)
-        log, fetching = folder / "spark.log", self._tell_of_fetching
-        session = Later(lambda: start_session(app=name, conf=conf, log=log, progress=fetching, effort=effort))
-
-        # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.
-        from icefield.engine.receive import Receiver  # noqa: PLC0415
-
-        zone = conf.get("spark.sql.session.timeZone", "UTC")
-        receiver = Receiver(
-            root=self.project.root, started_ms=self.started_ms, zone=zone, scratch=folder / "scratch", pool=readers
-        )
-        received = self._begin_reading(receiver, plan)
-        stop_if_asked()
-        import_pyspark()
-        stop_if_asked()
-
-        from icefield.engine.analyse import derive_schemas, require_repair  # noqa: PLC0415
-        from icefield.engine.stage import Stage  # noqa: PLC0415
-        from icefield.engine.tables import Tables  # noqa: PLC0415
-        from icefield.project import load_functions  # noqa: PLC0415
-
-        Later(lambda: importlib.import_module("pyiceberg.catalog.sql"))
-        functions = load_functions(self.project)
-        spark = session.result()
-        add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
-        graph = self.project.graph
-        settled = {name for name, state in self.states.items() if self._is_settled(name, state)}
-        derived = derive_schemas(spark, self.project.root, graph, functions, functions.finishes, settled)
-        for repair in self.order.repairs:
-            require_repair(spark, graph[repair.table], derived.schemas, repair)
-        tables = Tables(spark, branch)
-        self.replaying.decided = decided_before(self.lake, self.states)
-        self.replaying.find(self.order.replays, tables, graph, derived, receiver.scratch)
-        return Stage(
-            tables=tables,
-            root=self.project.root,
-            functions=functions,
-            finishes=functions.finishes,
-            schemas=derived.schemas,
-            measures=derived.measures,
-            apart=frozenset(derived.apart),
-            is_proven=derived.is_proven,
-            followed=graph.followers(),
+        start = Start(
+            project=self.project,
+            lake=self.lake,
+            order=self.order,
+            states=self.states,
             started_ms=self.started_ms,
-            receiver=receiver,
-            received=received,
-            decided=self.replaying.decided,
-            remake=self.order.full_refresh,
+            listener=self.listener,
         )
-
-    def _is_settled(self, name: str, state: TableState) -> bool:
-        return name in self.project.graph and state.fingerprint == self.project.graph[name].fingerprint
-
-    def _effort(self, plan: Plan) -> Effort:
-        rows = rows_at_stake(plan, self.states)
-        if not self.order.once or rows >= SOME_ROWS:
-            return "full"
-        return "least" if rows < FEW_ROWS else "less"
-
-    def _tell_of_fetching(self, _jar: Jar, done: int, total: int) -> None:
-        phase: Phase = "start" if done >= total else "fetch"
-        if self.told != phase:
-            self.told = phase
-            self.listener(PhaseStarted(phase=phase))
-
-    def _begin_reading(self, receiver: Receiver, plan: Plan) -> dict[str, Later[Received | None]]:
-        graph = self.project.graph
-        known = [step for step in plan.work if step.known and graph[step.table].source is not None]
-        return {step.table: Later(partial(receiver.receive, graph[step.table], step)) for step in known}
+        started = start.carry_out(branch, plan, readers)
+        self.replaying = started.replaying
+        return started.stage
 
     # -- stage
 
-    def _stage(self, stage: Stage, plan: Plan) -> None:
+    def _stage(self, stage: Stage, plan: Plan, across: Across | None = None) -> None:
+        """Every table once its inputs are staged, and every check across tables once all that it names are."""
         graph = self.project.graph
         steps = {step.table: step for step in plan.work}
-        needs = {name: graph[name].inputs for name in steps}
-        schedule: Schedule[None] = Schedule(list(steps), needs, workers=WORKERS, cancel=stage.tables.cancel)
+        checks = {} if across is None else across.open()
+        needs: dict[str, Collection[str]] = {name: graph[name].inputs for name in steps}
+        needs |= {label: check.tables for label, check in checks.items()}
+        schedule: Schedule[CheckResult | None] = Schedule(
+            list(needs), needs, workers=WORKERS, cancel=stage.tables.cancel
+        )
 
-        def ended(name: str, work: Future[None]) -> bool:
+        def work(name: str) -> CheckResult | None:
+            if across is not None and name in checks:
+                return across.result(checks[name])
+            self._stage_table(stage, steps[name])
+            return None
+
+        def ended(name: str, work: Future[CheckResult | None]) -> bool:
+            if name in checks:
+                return self._checked(checks[name], work)
             error = work.exception()
             return error is None or self._table_failed(steps[name], error)
 
-        for name in schedule.run(lambda name: self._stage_table(stage, steps[name]), ended):
-            self._skip(steps[name], "the run was stopped" if not self.order.keep_going else "an input failed")
+        for name in schedule.run(work, ended):
+            if name in steps:
+                self._skip(steps[name], "the run was stopped" if not self.order.keep_going else "an input failed")
         self._raise_first_failure()
 
     def _raise_first_failure(self) -> None:
@@ -311,33 +228,17 @@ class Run:
             return
         try:
             staged = stage.carry_out(node, step, state, states)
-            results = self._own_checks(stage, staged, state)
+            results = own_checks(stage, node, staged, state)
         except BaseException as error:
             raise as_users_error(error, node.name, str(node.location), self._log(), self.project.root) from error
+        with self._guard:
+            self.checks.extend(results)
         if bad := [result for result in results if result.stops]:
             raise check_failed(bad, node.name, str(node.location), self.run)
         with self._guard:
             self.states[node.name] = staged.state
             self.staged[node.name] = staged
         self._finish_table(_staged_outcome(staged, begun))
-
-    def _own_checks(self, stage: Stage, staged: Staged, before: TableState | None) -> list[CheckResult]:
-        from icefield.engine.audit import own_results, split_results  # noqa: PLC0415
-        from icefield.engine.looking import look  # noqa: PLC0415
-
-        node = self.project.graph[staged.state.name]
-        if staged.step.action == "note":
-            return []
-        whole = look(stage.tables, staged.state, before, staged)
-        # What was computed again is looked at again, also where it came out the same: its checks may be new.
-        moves = whole.moves if staged.step.action in ("append", "update") else None
-        new = whole if moves is None else moves.came
-        own = own_results(node, new, whole, self.started_ms, stage.scratch(node), by_key=staged.moves is not None)
-        staged.keep_amounts(whole)
-        results = [*split_results(node, staged.failures), *own]
-        with self._guard:
-            self.checks.extend(results)
-        return results
 
     def _table_failed(self, step: Step, error: BaseException) -> bool:
         """Notes the failure; True if what does not depend on the table goes on."""
@@ -358,50 +259,29 @@ class Run:
 
     # -- audit: checks across tables, once everything is staged
 
-    def _audit(self, stage: Stage) -> None:
-        from icefield.engine.audit import cross_checks, cross_results, stopping  # noqa: PLC0415
-        from icefield.engine.looking import look  # noqa: PLC0415
-        from icefield.engine.references import Held  # noqa: PLC0415
-
+    def _audit(self, across: Across) -> None:
+        """What could not be looked at while tables were staged: with --keep-going, where one of them failed."""
         failpoint("audit.before")
-        changed = {name for name, staged in self.staged.items() if staged.changed}
-        graph = self.project.graph
-        due = [
-            name
-            for name in graph.order
-            if name in self.states and any({name, *check.named_tables} & changed for check in cross_checks(graph[name]))
-        ]
-
-        def read(name: str) -> Any:
-            if (state := self.states.get(name)) is None:
-                return None
-            seen = look(stage.tables, state, self.published.get(name), self.staged.get(name))
-            looked.append((name, seen))
-            return seen
-
-        looked: list[tuple[str, Any]] = []
-        held = {name: Held(self.published[name].held if name in self.published else {}) for name in due}
-        needs: dict[str, tuple[str, ...]] = {name: () for name in due}
-        schedule: Schedule[list[CheckResult]] = Schedule(due, needs, workers=WORKERS, cancel=stage.tables.cancel)
-
-        def ended(name: str, work: Future[list[CheckResult]]) -> bool:
-            error = work.exception()
-            if error is None:
-                self.checks.extend(work.result())
-                bad = stopping(work.result())
-                error = check_failed(bad, name, str(graph[name].location), self.run) if bad else None
-            step = self.staged[name].step if name in self.staged else Step(table=name, action="none")
-            return error is None or self._table_failed(step, error)
-
-        schedule.run(lambda name: cross_results(graph[name], read, stage.scratch(graph[name]), held[name]), ended)
-        for name, seen in looked:
-            if name in self.staged:
-                self.staged[name].keep_amounts(seen)
-        for name in held.keys() & self.staged.keys():
-            self.staged[name].keep_held(held[name].now)
+        left = across.open()
+        needs: dict[str, tuple[str, ...]] = {label: () for label in left}
+        cancel = across.stage.tables.cancel
+        schedule: Schedule[CheckResult | None] = Schedule(list(left), needs, workers=WORKERS, cancel=cancel)
+        schedule.run(lambda label: across.result(left[label]), lambda label, work: self._checked(left[label], work))
+        across.remember()
         self._raise_first_failure()
-        self._withdraw(stage)
+        self._withdraw(across.stage)
         failpoint("audit.after")
+
+    def _checked(self, check: CrossCheck, work: Future[CheckResult | None]) -> bool:
+        """Notes the result; True if the others are to go on."""
+        error, owner = work.exception(), check.owner
+        if error is None and (result := work.result()) is not None:
+            with self._guard:
+                self.checks.append(result)
+            location = str(self.project.graph[owner].location)
+            error = check_failed([result], owner, location, self.run) if result.stops else None
+        step = self.staged[owner].step if owner in self.staged else Step(table=owner, action="none")
+        return error is None or self._table_failed(step, error)
 
     def _withdraw(self, stage: Stage) -> None:
         """With --keep-going: takes back what is downstream of a failure, so that only sound tables are published."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from icefield.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 Result = TypeVar("Result")
 #: How long to wait for work to end before looking whether it is to stop, or telling it so again: it may just have begun
@@ -21,7 +21,7 @@ class Schedule(Generic[Result]):
     """Work on a graph: `needs` says which others must be done before each name may begin."""
 
     def __init__(
-        self, names: Sequence[str], needs: Mapping[str, Sequence[str]], *, workers: int, cancel: Callable[[], None]
+        self, names: Sequence[str], needs: Mapping[str, Collection[str]], *, workers: int, cancel: Callable[[], None]
     ) -> None:
         self._waiting = list(names)
         self._needs = {name: [need for need in needs[name] if need in names] for name in names}

@@ -10,8 +10,9 @@ from icefield.lake.branch import Branch, BranchNames
 from icefield.lake.embedded import RECORDER
 from icefield.plan import Plan, Wishes
 from icefield.run.events import TableStarted
+from icefield.run.order import Order
 from icefield.run.planning import plan_project
-from icefield.run.runner import Order, Run
+from icefield.run.runner import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

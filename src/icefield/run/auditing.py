@@ -1,0 +1,103 @@
+"""The checks of a run: of each table as soon as it is staged, and across tables once all are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from icefield.engine.audit import CheckResult
+    from icefield.engine.references import Held
+    from icefield.engine.seen import Seen
+    from icefield.engine.stage import Stage, Staged
+    from icefield.graph import Graph, Node
+    from icefield.graph.state import TableState
+
+
+def own_checks(stage: Stage, node: Node, staged: Staged, before: TableState | None) -> list[CheckResult]:
+    """The checks that need only the table itself."""
+    from icefield.engine.audit import own_results, split_results  # noqa: PLC0415 - pyspark
+    from icefield.engine.looking import look  # noqa: PLC0415
+
+    if staged.step.action == "note":
+        return []
+    whole = look(stage.tables, staged.state, before, staged)
+    # What was computed again is looked at again, also where it came out the same: its checks may be new.
+    moves = whole.moves if staged.step.action in ("append", "update") else None
+    new = whole if moves is None else moves.came
+    own = own_results(node, new, whole, stage.started_ms, stage.scratch(node), by_key=staged.moves is not None)
+    staged.keep_amounts(whole)
+    return [*split_results(node, staged.failures), *own]
+
+
+@dataclass(frozen=True, slots=True)
+class CrossCheck:
+    """One check of a table that names other tables."""
+
+    owner: str
+    number: int
+    tables: frozenset[str]
+
+    @property
+    def label(self) -> str:
+        """A name that no table has."""
+        return f"check {self.number} of {self.owner}"
+
+
+@dataclass(frozen=True, slots=True)
+class Across:
+    """Checks across tables: `states` as they are on the branch, `published` as they were, `staged` by this run."""
+
+    stage: Stage
+    graph: Graph
+    states: Mapping[str, TableState]
+    published: Mapping[str, TableState]
+    staged: Mapping[str, Staged]
+    _done: set[CrossCheck] = field(default_factory=set)
+    _seen: list[tuple[str, Seen]] = field(default_factory=list)
+    _held: dict[str, Held] = field(default_factory=dict)
+
+    def open(self) -> dict[str, CrossCheck]:
+        """The checks that were not looked at yet, by label."""
+        from icefield.engine.audit import cross_checks  # noqa: PLC0415 - pyspark
+
+        every = [
+            CrossCheck(name, number, frozenset({name, *check.named_tables}))
+            for name in self.graph.order
+            for number, check in enumerate(cross_checks(self.graph[name]))
+        ]
+        return {check.label: check for check in every if check not in self._done}
+
+    def result(self, check: CrossCheck) -> CheckResult | None:
+        """What comes of it; None where nothing that this run did can make it fail."""
+        from icefield.engine.audit import cross_result  # noqa: PLC0415 - pyspark
+        from icefield.engine.references import Held  # noqa: PLC0415
+
+        self._done.add(check)
+        changed = any(name in self.staged and self.staged[name].changed for name in check.tables)
+        if check.owner not in self.states or not changed:
+            return None
+        before = self.published.get(check.owner)
+        held = self._held.setdefault(check.owner, Held(before.held if before is not None else {}))
+        node = self.graph[check.owner]
+        return cross_result(node, check.number, self._read, self.stage.scratch(node), held)
+
+    def _read(self, name: str) -> Any:
+        from icefield.engine.looking import look  # noqa: PLC0415 - pyspark
+
+        if (state := self.states.get(name)) is None:
+            return None
+        seen = look(self.stage.tables, state, self.published.get(name), self.staged.get(name))
+        self._seen.append((name, seen))
+        return seen
+
+    def remember(self) -> None:
+        """Lets the staged tables carry what was found out, for the next run to follow."""
+        for name, seen in self._seen:
+            if name in self.staged:
+                self.staged[name].keep_amounts(seen)
+        for name, held in self._held.items():
+            if name in self.staged:
+                self.staged[name].keep_held(held.now)

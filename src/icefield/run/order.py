@@ -1,0 +1,39 @@
+"""What a run is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from icefield.plan import Wishes
+from icefield.run.replaying import wanted_replays
+
+if TYPE_CHECKING:
+    from icefield.graph.state import Repair
+    from icefield.run.replaying import Replay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What was asked for."""
+
+    select: str = ""
+    exclude: str = ""
+    full_refresh: bool = False
+    keep_going: bool = False
+    accept: tuple[str, ...] = ()
+    replay: tuple[str, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    #: The process ends with this run, so Spark need not be made for more than it.
+    once: bool = False
+
+    @property
+    def wishes(self) -> Wishes:
+        """What the planner has to know of it."""
+        replay = frozenset((*self.replay, *(repair.table for repair in self.repairs)))
+        return Wishes(full_refresh=self.full_refresh, accept=frozenset(self.accept), replay=replay)
+
+    @property
+    def replays(self) -> tuple[Replay, ...]:
+        """The quarantines to replay, and how."""
+        return wanted_replays(self.replay, self.repairs)

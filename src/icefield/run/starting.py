@@ -1,0 +1,148 @@
+"""The start of a run: Spark, the functions and PyIceberg come up side by side, and files are read meanwhile."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from icefield.interrupt import stop_if_asked
+from icefield.run.events import PhaseStarted
+from icefield.run.planning import rows_at_stake
+from icefield.run.replaying import Replaying, decided_before
+from icefield.run.schedule import Later
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import ThreadPoolExecutor
+
+    from icefield.engine.jars import Jar
+    from icefield.engine.jvm import Effort
+    from icefield.engine.receive import Received, Receiver
+    from icefield.engine.stage import Stage
+    from icefield.engine.tables import Tables
+    from icefield.graph.state import TableState
+    from icefield.lake.branch import Branch
+    from icefield.lake.embedded import EmbeddedLake
+    from icefield.plan import Plan
+    from icefield.project import Functions, Project
+    from icefield.run.events import Listener, Phase
+    from icefield.run.order import Order
+
+#: Runs over fewer rows are over before Java's optimising compiler would pay, at all or for the code of a single query.
+FEW_ROWS, SOME_ROWS = 500_000, 6_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What a run works with."""
+
+    stage: Stage
+    replaying: Replaying
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a run starts from."""
+
+    project: Project
+    lake: EmbeddedLake
+    order: Order
+    states: Mapping[str, TableState]
+    started_ms: int
+    listener: Listener
+
+    def carry_out(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor) -> Started:
+        """Brings everything up; the files of the plan are read by `readers` from now on."""
+        from icefield.engine.session import add_catalog, import_pyspark, start_session  # noqa: PLC0415 - real runs only
+
+        folder = self.lake.run_folder(branch.run)
+        folder.mkdir(parents=True, exist_ok=True)
+        name, conf, effort = f"icefield {self.project.name}", self.project.profile.spark, self._effort(plan)
+        log, fetching = folder / "spark.log", _Fetching(self.listener)
+        session = Later(lambda: start_session(app=name, conf=conf, log=log, progress=fetching, effort=effort))
+
+        # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.
+        from icefield.engine.receive import Receiver  # noqa: PLC0415
+
+        zone, scratch = conf.get("spark.sql.session.timeZone", "UTC"), folder / "scratch"
+        receiver = Receiver(
+            root=self.project.root, started_ms=self.started_ms, zone=zone, scratch=scratch, pool=readers
+        )
+        received = self._begin_reading(receiver, plan)
+        stop_if_asked()
+        import_pyspark()
+        stop_if_asked()
+
+        from icefield.engine.tables import Tables  # noqa: PLC0415
+        from icefield.project import load_functions  # noqa: PLC0415
+
+        Later(lambda: importlib.import_module("pyiceberg.catalog.sql"))
+        functions = load_functions(self.project)
+        spark = session.result()
+        add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
+        return self._prepare(Tables(spark, branch), functions, receiver, received)
+
+    def _prepare(
+        self,
+        tables: Tables,
+        functions: Functions,
+        receiver: Receiver,
+        received: Mapping[str, Later[Received | None]],
+    ) -> Started:
+        from icefield.engine.analyse import derive_schemas, require_repair  # noqa: PLC0415
+        from icefield.engine.stage import Stage  # noqa: PLC0415
+
+        graph = self.project.graph
+        settled = {name for name, state in self.states.items() if self._is_settled(name, state)}
+        derived = derive_schemas(tables.spark, self.project.root, graph, functions, functions.finishes, settled)
+        for repair in self.order.repairs:
+            require_repair(tables.spark, graph[repair.table], derived.schemas, repair)
+        replaying = Replaying(decided=decided_before(self.lake, self.states))
+        replaying.find(self.order.replays, tables, graph, derived, receiver.scratch)
+        stage = Stage(
+            tables=tables,
+            root=self.project.root,
+            functions=functions,
+            finishes=functions.finishes,
+            schemas=derived.schemas,
+            measures=derived.measures,
+            apart=frozenset(derived.apart),
+            is_proven=derived.is_proven,
+            followed=graph.followers(),
+            started_ms=self.started_ms,
+            receiver=receiver,
+            received=received,
+            decided=replaying.decided,
+            remake=self.order.full_refresh,
+        )
+        return Started(stage, replaying)
+
+    def _is_settled(self, name: str, state: TableState) -> bool:
+        return name in self.project.graph and state.fingerprint == self.project.graph[name].fingerprint
+
+    def _effort(self, plan: Plan) -> Effort:
+        rows = rows_at_stake(plan, self.states)
+        if not self.order.once or rows >= SOME_ROWS:
+            return "full"
+        return "least" if rows < FEW_ROWS else "less"
+
+    def _begin_reading(self, receiver: Receiver, plan: Plan) -> dict[str, Later[Received | None]]:
+        graph = self.project.graph
+        known = [step for step in plan.work if step.known and graph[step.table].source is not None]
+        return {step.table: Later(partial(receiver.receive, graph[step.table], step)) for step in known}
+
+
+@dataclass(slots=True)
+class _Fetching:
+    """Tells of the first start, when jars have to be fetched."""
+
+    listener: Listener
+    told: Phase = "start"
+
+    def __call__(self, _jar: Jar, done: int, total: int) -> None:
+        phase: Phase = "start" if done >= total else "fetch"
+        if self.told != phase:
+            self.told = phase
+            self.listener(PhaseStarted(phase=phase))
