@@ -36,6 +36,7 @@ ALL_OUTCOMES = (
         expect("even", "id % 2 = 0", otherwise="warn"),
         expect_table("not too many", "count(*) < 1000000", otherwise="warn"),
         expect_table("impossible", "count(*) < 0", otherwise="warn"),
+        expect_table("unknown", "max(id) > NULL", otherwise="warn"),
     ],
 )
 def orders(rows):
@@ -79,6 +80,7 @@ def recount(project: TinyProject, run: str) -> dict[tuple[str, str], int]:
         ("bronze.orders", "even"): one(f"SELECT count(*) FROM bronze.orders WHERE {new} AND id % 2 <> 0"),
         ("bronze.orders", "not too many"): 0,
         ("bronze.orders", "impossible"): 1,
+        ("bronze.orders", "unknown"): 1,
         ("silver.sorted", "even"): one(f"SELECT count(*) FROM silver.sorted WHERE id IN ({ids}) AND id % 2 <> 0"),
         ("silver.sorted", "id references bronze.orders"): 0,
         ("gold.totals", "customer is unique"): 0,

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from icefield import Lake
@@ -141,3 +142,19 @@ def test_what_held_is_remembered_at_its_snapshots(tmp_path: Path, looked_at: lis
     project.land("1.csv", [order(100, "c4", "1.00")])
     assert Lake(project.root).run().status == "published"
     assert sorted(looked_at) == [1, 1, 1, 1, 9], "rows that came, but for the check that depends on the clock"
+
+
+def test_whole_numbers_are_found_as_python_finds_them() -> None:
+    for seed in range(300):
+        draw = random.Random(seed)
+        kind = draw.choice([pa.int8(), pa.int16(), pa.int32(), pa.int64()])
+        least, most = draw.choice([(-128, 127), (-5, 5), (0, 127)])
+
+        def column(rows: int, draw: random.Random = draw, span: tuple[int, int] = (least, most)) -> list[int | None]:
+            nulls = draw.random() / 4
+            return [None if draw.random() < nulls else draw.randint(*span) for _ in range(draw.randint(0, rows))]
+
+        wanted, known = column(20), column(40)
+        missing = [value for value in wanted if value is not None and value not in known]
+        found = references._not_among(pa.chunked_array([wanted], kind), pa.chunked_array([known, known], kind))
+        assert found == (len(missing), missing[0] if missing else None), f"seed {seed}"

@@ -94,7 +94,7 @@ class References(Check):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectTable(Check):
-    """A Spark SQL aggregate over the whole table, which fails only where it is FALSE."""
+    """A Spark SQL aggregate over the whole table, which has to be TRUE."""
 
     aggregate: str
 

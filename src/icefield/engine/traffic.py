@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
@@ -17,7 +17,7 @@ from icefield.engine.lineage import items
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SIZES = re.compile(r",(\d+),v2Custom_org\.apache\.iceberg\.spark\.source\.metrics\.Total(?:Data|Delete)FileSize\)")
+_SIZES = r",(\d+),v2Custom_org\.apache\.iceberg\.spark\.source\.metrics\.Total(?:Data|Delete)FileSize\)"
 _VALUES = re.compile(r"(\d+) -> ([\d,]+)")
 
 
@@ -25,12 +25,19 @@ def bytes_read(spark: SparkSession, since_ms: int) -> int:
     """Bytes of the files that queries opened since a time, each file as often as it was opened; maybe not all."""
     with suppress(Py4JJavaError):  # told in the background, and no reason to fail if that takes too long
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    # Looked for in Java: more than 8 kB of answer come to Python with a delay of 40 ms (TCP waits to fill its packets).
+    jvm: Any = spark._jvm
+    sizes = jvm.java.util.regex.Pattern.compile(_SIZES)
     store = spark._jsparkSession.sharedState().statusStore()
     total = 0
     for execution in items(store.executionsList()):
         if execution.submissionTime() < since_ms:
             continue
-        wanted = set(_SIZES.findall(execution.metrics().toString()))
+        told = jvm.scala.collection.mutable.StringBuilder()
+        found = sizes.matcher(execution.metrics().addString(told))
+        wanted = set()
+        while found.find():
+            wanted.add(found.group(1))
         if wanted:
             told = store.executionMetrics(execution.executionId()).toString()
             total += sum(int(number.replace(",", "")) for key, number in _VALUES.findall(told) if key in wanted)

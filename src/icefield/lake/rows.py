@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from icefield.lake.branch import Branch
 
+#: So many spans of numbers are told apart, so that a few old ones among many new do not mean that all is read.
+_SPANS = 16
+
 
 @contextmanager
 def _opened(branch: Branch, table: str) -> Iterator[Table]:
@@ -37,28 +40,32 @@ def some_rows(branch: Branch, table: str, snapshot: int | None, count: int) -> p
 def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted: NDArray[np.int64]) -> pa.Table:
     """Which of some whole numbers, which are sorted, a column has; read in parts, so that memory does not grow.
 
-    Numbers mostly ascend with time. Few parts can have any of those that arrive, and only these are looked into.
+    Numbers mostly ascend with time: files that can have none of those that arrive are not even opened.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
+    from pyiceberg.expressions import AlwaysFalse, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual, Or
 
+    near: BooleanExpression = AlwaysFalse()
+    for least, most in _spans(wanted):
+        above, below = GreaterThanOrEqual(column, least), LessThanOrEqual(column, most)  # type: ignore[call-arg,arg-type]
+        near = Or(near, And(above, below))
     with _opened(branch, table) as found:
-        parts = found.scan(snapshot_id=snapshot, selected_fields=(column,)).to_arrow_batch_reader()
-        seen = []
-        for part in parts:
-            span = pc.min_max(part[column])
-            possible = _between(wanted, span["min"].as_py(), span["max"].as_py())
-            if len(possible):
-                values = pa.array(possible).cast(parts.schema.field(column).type)
-                seen.append(part.filter(pc.is_in(part[column], value_set=values)))
+        scan = found.scan(row_filter=near, snapshot_id=snapshot, selected_fields=(column,))
+        parts = scan.to_arrow_batch_reader()
+        values = pa.array(wanted).cast(parts.schema.field(column).type)
+        seen = [part.filter(pc.is_in(part[column], value_set=values)) for part in parts]
         return pa.Table.from_batches(seen, parts.schema)
 
 
-def _between(ordered: NDArray[np.int64], least: int | None, most: int | None) -> NDArray[np.int64]:
-    if least is None or most is None:
-        return ordered[:0]
-    start, end = ordered.searchsorted(least, "left"), ordered.searchsorted(most, "right")
-    return ordered[start:end]
+def _spans(ordered: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Few spans that have all of the numbers between them, apart where the gaps are widest."""
+    if not len(ordered):
+        return []
+    gaps = ordered[1:].astype(float) - ordered[:-1].astype(float)  # whole numbers would overflow
+    ends = [*sorted(int(at) for at in gaps.argsort()[-(_SPANS - 1) :]), len(ordered) - 1]
+    firsts = [0, *(end + 1 for end in ends[:-1])]
+    return [(int(ordered[first]), int(ordered[last])) for first, last in zip(firsts, ends, strict=True)]
 
 
 def columns_of(branch: Branch, table: str, snapshot: int | None, columns: Sequence[str]) -> pa.Table:
