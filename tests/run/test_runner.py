@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from icefield.lake import branch as branch_module
-from icefield.run import runner
+from icefield.run import auditing, runner
 from projects import ORDERS, TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark
@@ -174,3 +174,71 @@ def sides(orders):
     project.land("a.csv", [order(7, amount="50.00")])
     assert project.run().status == "published"
     assert project.ask("SELECT small, large FROM gold.sides") == [(None, 7)]
+
+
+ACROSS = (
+    NO_CHECKS
+    + """
+import time
+from pathlib import Path
+from icefield import references
+
+CHECKED = Path(__file__).with_name("checked")
+
+
+@table("silver.one", refresh=append(), checks=[references("id", to="bronze.orders")])
+def one(orders):
+    return orders.select("id")
+
+
+@table("silver.broken", refresh=append())
+def broken(orders):
+    return orders.select("id", F.expr("IF(id = 13, raise_error('unlucky'), id)").alias("n"))
+
+
+@table("gold.both", refresh=append(), checks=[references("id", to="silver.broken", otherwise="warn")])
+def both(one):
+    return one
+
+
+@table("gold.slow", refresh=full())
+def slow(orders):
+    until = time.monotonic() + 60
+    while orders.count() and not CHECKED.exists():
+        if time.monotonic() > until:
+            raise TimeoutError("no check began meanwhile")
+        time.sleep(0.05)
+    return orders.select("id")
+"""
+)
+
+
+def test_a_check_across_tables_does_not_wait_for_tables_that_it_does_not_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tiny(tmp_path, ACROSS)
+    project.land("a.csv", [order(1), order(2)])
+    real = auditing.Across.result
+
+    def result(self: auditing.Across, check: auditing.CrossCheck) -> Any:
+        found = real(self, check)
+        (project.root / "checked").touch()
+        return found
+
+    monkeypatch.setattr(auditing.Across, "result", result)
+    found = project.run()
+    assert found.status == "published", found.error
+    assert [check.status for check in found.checks if check.kind == "references"] == ["passed", "passed"]
+
+
+def test_with_keep_going_a_check_is_carried_out_although_a_table_that_it_names_failed(tmp_path: Path) -> None:
+    project = tiny(tmp_path, ACROSS)
+    (project.root / "checked").touch()
+    project.land("a.csv", [order(1)])
+    assert project.run().status == "published"
+    project.land("b.csv", [order(13)])
+    found = project.run(keep_going=True)
+    status = {check.table: (check.status, check.failed_rows) for check in found.checks if check.kind == "references"}
+    assert status == {"silver.one": ("passed", 0), "gold.both": ("warned", 1)}  # 13 is not in what stays published
+    assert sorted(project.ask("SELECT id FROM gold.both")) == [(1,), (13,)]
+    assert project.ask("SELECT id FROM silver.broken") == [(1,)]

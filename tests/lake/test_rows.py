@@ -1,0 +1,60 @@
+"""Rows that PyIceberg reads for a run."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from icefield.lake import metadata as meta
+from icefield.lake import rows
+from lakes import new_lake, open_branch, publish
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_numbers_are_found_wherever_they_are(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    lake, known = new_lake(tmp_path / "lake"), []
+    for start in (0, 1_000, 900, -(2**62)):
+        part = [start + draw.randrange(500) for _ in range(60)]
+        publish(lake, {"a.one": part})
+        known += part
+    branch = open_branch(lake)
+    snapshot = meta.current_snapshot(branch.base_metadata("a.one") or {})
+    assert snapshot is not None
+    wanted = sorted({draw.choice(known) + draw.choice([0, 0, 1]) for _ in range(40)} | {2**62})
+    found = rows.values_among(branch, "a.one", snapshot["snapshot-id"], "value", np.array(wanted, np.int64))
+    assert sorted(found["value"].to_pylist()) == sorted(value for value in known if value in wanted)
+    nothing = rows.values_among(branch, "a.one", snapshot["snapshot-id"], "value", np.array([], np.int64))
+    assert nothing.num_rows == 0
+    branch.abandon()
+
+
+def test_files_that_can_have_none_of_the_numbers_are_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = new_lake(tmp_path / "lake")
+    for start in range(0, 5_000, 1_000):
+        publish(lake, {"a.one": list(range(start, start + 100))})
+    branch = open_branch(lake)
+    snapshot = meta.current_snapshot(branch.base_metadata("a.one") or {})
+    assert snapshot is not None
+    opened: list[str] = []
+    real = PyArrowFileIO.new_input
+
+    def new_input(self: PyArrowFileIO, location: str) -> object:
+        if location.endswith(".parquet"):
+            opened.append(location)
+        return real(self, location)
+
+    monkeypatch.setattr(PyArrowFileIO, "new_input", new_input)
+    wanted = np.array(
+        [3, 7, 500, 4_050, 4_999], np.int64
+    )  # an old number among new ones does not mean that all is read
+    found = rows.values_among(branch, "a.one", snapshot["snapshot-id"], "value", wanted)
+    assert sorted(found["value"].to_pylist()) == [3, 7, 4_050]
+    assert len(set(opened)) == 2
+    branch.abandon()
