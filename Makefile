@@ -44,7 +44,7 @@ soak: setup ## Concurrency for a minute, then random histories of a lake for abo
 bench: setup ## Measure against PySpark, DuckDB, dbt and Polars (ARGS="--only startup" to choose); results in bench/results
 	@$(BIN)/python bench/run.py $(ARGS)
 
-scale: setup ## Take in 380 million rows slice by slice, about an hour and a half; results in bench/results
+scale: setup ## Take in 380 million rows slice by slice; results in bench/results
 	@$(BIN)/python bench/scale.py $(ARGS)
 
 wheel: setup ## Build the wheel, reference projects included, into dist/

@@ -384,6 +384,7 @@ def test_incremental_is_full_after_any_history(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(update, "REBUILD_SHARE", 0.8)
     monkeypatch.setattr(changes, "MANY_FILES", 1)  # what all have read is dropped whenever something is told
     monkeypatch.setattr(replacing, "SMALL_TABLE", 3)  # both ways of replacing rows occur
+    monkeypatch.setattr(replacing, "_TIMES", 1)
     machine = settings(
         max_examples=max(2, STEPS // 12),  # the first one that Hypothesis draws is the simplest there is
         stateful_step_count=12,

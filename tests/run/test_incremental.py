@@ -92,6 +92,7 @@ def both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tables are written anew, larger ones get delete files; no rebuild, however many keys change."""
     monkeypatch.setattr(update, "REBUILD_SHARE", 100.0)
     monkeypatch.setattr(replacing, "SMALL_TABLE", 5)
+    monkeypatch.setattr(replacing, "_TIMES", 1)
 
 
 @pytest.mark.usefixtures("both_ways")

@@ -122,7 +122,7 @@ def _not_among(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> tuple[int, ob
 
 
 def _present(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.Array | None:
-    """Which whole numbers are among others that lie close together, as ids do: ten times faster than by hash."""
+    """Which whole numbers are among others that lie close together, as ids do: six times faster than by hash."""
     if not pa.types.is_integer(known.type) or not len(known) or wanted.null_count:
         return None
     least, most = (value.as_py() for value in pc.min_max(known).values())

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 #: A table of fewer rows is written anew: mostly without a query, and nothing to compact.
 SMALL_TABLE = 100_000
-#: And one of up to so many where at least every twentieth row goes: deletes would be read again and again.
-_MEDIUM_TABLE, _MANY = 1_000_000, 20
+#: And one of up to ten times as many where every twentieth row goes: its deletes would be read again and again.
+_TIMES, _MANY = 10, 20
 #: More partitions than this are not listed in one condition.
 _FEW_PARTITIONS = 500
 
@@ -116,7 +116,7 @@ def replace_keys(
     old = tables.before(table)
     if table == node.name and set(node.partitioned_by) == set(node.keys) and keys.count <= _FEW_PARTITIONS:
         tables.replace_partitions(table, keys, fresh.frame.select(*old.columns))
-    elif total <= SMALL_TABLE or (total <= _MEDIUM_TABLE and keys.count * _MANY >= total):
+    elif total <= SMALL_TABLE or (total <= _TIMES * SMALL_TABLE and keys.count * _MANY >= total):
         _write_anew(tables, table, old, keys, fresh)
     else:
         tables.remove_keys(table, keys)
