@@ -51,9 +51,8 @@ def test_files_that_can_have_none_of_the_numbers_are_not_opened(
         return real(self, location)
 
     monkeypatch.setattr(PyArrowFileIO, "new_input", new_input)
-    wanted = np.array(
-        [3, 7, 500, 4_050, 4_999], np.int64
-    )  # an old number among new ones does not mean that all is read
+    # An old number among new ones does not mean that all is read.
+    wanted = np.array([3, 7, 500, 4_050, 4_999], np.int64)
     found = rows.values_among(branch, "a.one", snapshot["snapshot-id"], "value", wanted)
     assert sorted(found["value"].to_pylist()) == [3, 7, 4_050]
     assert len(set(opened)) == 2
