@@ -70,6 +70,7 @@ def test_plain_groups_are_proven(spark: Any) -> None:
         return a.groupBy("k", "g").agg(F.sum("v").alias("v")).groupBy("k").agg(F.max("v").alias("v"))
 
     assert proven(spark, by_key("k"), twice, a="t.a")
+    assert not proven(spark, accumulate("k", v="max"), twice, a="t.a"), "the largest sum does not merge"
 
 
 def test_what_does_not_merge_is_not_proven(spark: Any) -> None:

@@ -106,6 +106,41 @@ def test_a_run_overtaken_by_another_is_planned_again(tmp_path: Path) -> None:
     assert project.lake.catalog.branches() == {}
 
 
+REFERRING = (
+    TWO_FEEDS.replace("import append", "import append, references")
+    .replace(
+        """schema="id BIGINT"), refresh=append())
+def left""",
+        """schema="id BIGINT", deleted="withdraw"), refresh=append())
+def left""",
+    )
+    .replace(
+        """refresh=append())
+def right""",
+        """refresh=append(), checks=[references("id", to="bronze.left")])
+def right""",
+    )
+)
+
+
+def test_a_run_whose_check_looked_at_a_table_that_changed_meanwhile_is_planned_again(tmp_path: Path) -> None:
+    """Two runs, each sound by itself: one takes a value away, the other adds a row that refers to it."""
+    project = tiny(tmp_path, REFERRING)
+    project.land("a.csv", "id\n1\n", folder="left")
+    gone = project.land("b.csv", "id\n2\n", folder="left")
+    project.land("a.csv", "id\n1\n2\n", folder="right")
+    assert project.run(select="bronze.left").status == "published"
+    slow = project.spawn("publish.metadata-written=pause", script=ONCE, select="bronze.right")
+    until(lambda: slow.stopped, what="the run pauses itself")
+    gone.unlink()
+    assert project.run(select="bronze.left").status == "published"
+    slow.signal(signal.SIGCONT)
+    ended = slow.end()
+    assert ended.result["status"] == "failed", ended.output
+    assert "bronze.right: `id is in bronze.left` (1 rows, such as 2)" in ended.result["error"]
+    assert "bronze.right" not in project.lake.pointers()
+
+
 def test_an_interrupted_run_ends_within_seconds_and_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
     slowly = 'F.udf(lambda v: __import__("time").sleep(300), "INT")("id")'
     source = ORDERS.replace("    return rows\n", f'    return rows.withColumn("x", {slowly})\n')

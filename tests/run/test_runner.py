@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
+from icefield import Lake
 from icefield.lake import branch as branch_module
+from icefield.lake import metadata as meta
+from icefield.lake.catalog import LAKE
+from icefield.project import open_project
 from icefield.run import auditing, runner
 from projects import ORDERS, TinyProject, order, tiny
 
@@ -242,3 +247,149 @@ def test_with_keep_going_a_check_is_carried_out_although_a_table_that_it_names_f
     assert status == {"silver.one": ("passed", 0), "gold.both": ("warned", 1)}  # 13 is not in what stays published
     assert sorted(project.ask("SELECT id FROM gold.both")) == [(1,), (13,)]
     assert project.ask("SELECT id FROM silver.broken") == [(1,)]
+
+
+TOGETHER = (
+    NO_CHECKS
+    + """
+from icefield import references
+
+ALLOWED = files("landing/allowed/*.csv", schema="id BIGINT")
+
+
+@table("bronze.allowed", source=ALLOWED, refresh=append())
+def allowed(rows):
+    return rows
+
+
+@table("silver.known", refresh=append(), checks=[references("id", to="bronze.allowed")])
+def known(orders):
+    return orders.select("id")
+
+
+@table("silver.sold", refresh=append(), checks=[references("id", to="silver.known")])
+def sold(orders):
+    return orders.select("id")
+
+
+@table("gold.below", refresh=append())
+def below(sold):
+    return sold
+
+
+@table("gold.apart", refresh=append())
+def apart(orders):
+    return orders.select("id")
+"""
+)
+
+
+def test_with_keep_going_what_was_checked_against_rows_that_were_taken_back_is_checked_again(tmp_path: Path) -> None:
+    project = tiny(tmp_path, TOGETHER)
+    project.land("a.csv", [order(1)])
+    project.land("a.csv", "id\n1\n", folder="allowed")
+    assert project.run().status == "published"
+    project.land("b.csv", [order(13)])
+    found = project.run(keep_going=True)
+    assert found.status == "published"
+    assert not found.ok
+    assert {table.table: table.status for table in found.tables} == {
+        "bronze.orders": "published", "silver.known": "failed", "silver.sold": "failed",
+        "gold.below": "skipped", "gold.apart": "published",
+    }  # fmt: skip
+    assert [check.status for check in found.checks if check.kind == "references"] == ["failed", "failed"]
+    assert project.ask("SELECT id FROM silver.sold") == [(1,)]
+    assert sorted(project.ask("SELECT id FROM gold.apart")) == [(1,), (13,)]
+    project.land("b.csv", "id\n13\n", folder="allowed")
+    assert project.run().status == "published"
+    assert sorted(project.ask("SELECT id FROM gold.below")) == [(1,), (13,)]
+
+
+def test_with_keep_going_a_table_that_breaks_a_check_of_another_is_taken_back(tmp_path: Path) -> None:
+    project = tiny(tmp_path, TOGETHER)
+    project.land("a.csv", [order(1), order(2)])
+    project.land("a.csv", "id\n1\n2\n", folder="allowed")
+    assert project.run().status == "published"
+    project.declare(TOGETHER.replace("def known(orders):", 'def known(orders):\n    orders = orders.where("id = 1")'))
+    found = project.run(select="silver.known", keep_going=True)
+    assert (found.status, found.ok) == ("failed", False)
+    assert "silver.sold: `id is in silver.known`" in found.error
+    assert sorted(project.ask("SELECT id FROM silver.known")) == [(1,), (2,)]
+
+
+def test_with_keep_going_a_check_against_a_table_that_could_not_be_made_is_an_error(tmp_path: Path) -> None:
+    project = tiny(tmp_path, TOGETHER)
+    project.land("a.csv", [order(1), order(13)])
+    project.land("a.csv", "id\n1\n", folder="allowed")
+    found = project.run(keep_going=True)
+    assert {check.table: check.status for check in found.checks if check.kind == "references"} == {
+        "silver.known": "failed", "silver.sold": "error",
+    }  # fmt: skip
+    assert {t for t in project.lake.pointers() if t.startswith(("silver", "gold"))} == {"gold.apart"}
+
+
+def test_small_integers_are_appended_again_and_again(tmp_path: Path) -> None:
+    project = tiny(
+        tmp_path, NO_CHECKS.replace("id BIGINT", "id SMALLINT").replace("customer STRING", "customer TINYINT")
+    )
+    for number in (1, 2):
+        project.land(f"{number}.csv", [order(number, customer=str(number))])
+        found = project.run()
+        assert found.status == "published", found.error
+    assert project.run(full_refresh=True).status == "published"
+    assert sorted(project.ask("SELECT id, customer FROM bronze.orders")) == [(1, 1), (2, 2)]
+
+
+def test_changed_comments_reach_the_catalog_and_partitions_come_with_a_full_refresh(tmp_path: Path) -> None:
+    declared = NO_CHECKS.replace("def orders(rows):", 'def orders(rows):\n    """{comment}"""').replace(
+        "customer STRING,", "customer STRING COMMENT '{column}',"
+    )
+    project = tiny(tmp_path, declared.format(comment="Orders.", column="who"))
+    project.land("a.csv", [order(1)])
+    project.run()
+    changed = declared.format(comment="All orders.", column="who bought it")
+    project.declare(changed.replace("refresh=append()", 'refresh=append(), partitioned_by=["days(at)", "customer"]'))
+    project.land("b.csv", [order(2)])
+    assert project.run().status == "published"
+    metadata = meta.load(project.lake.pointers()["bronze.orders"])
+    assert metadata["properties"]["comment"] == "All orders."
+    assert meta.column_comments(metadata)["customer"] == "who bought it"
+    assert meta.partitioned_by(metadata) == ()
+    assert project.run(full_refresh=True).status == "published"
+    metadata = meta.load(project.lake.pointers()["bronze.orders"])
+    assert meta.partitioned_by(metadata) == ("days(at)", "customer")
+    project.land("c.csv", [order(3)])
+    assert project.run().status == "published"
+    assert sorted(project.ask("SELECT id FROM bronze.orders")) == [(1,), (2,), (3,)]
+
+
+def test_a_table_that_was_dropped_does_not_begin_with_a_version_that_is_known(tmp_path: Path) -> None:
+    project = tiny(
+        tmp_path, NO_CHECKS + "\n\n@table('gold.twice', refresh=append())\ndef twice(orders):\n    return orders\n"
+    )
+    project.land("a.csv", [order(1)])
+    assert project.run().status == "published"
+    lake = project.lake
+    catalog = SqlCatalog(LAKE, uri=f"sqlite:///{lake.catalog.path}", warehouse=str(lake.warehouse))
+    catalog.drop_table("bronze.orders")
+    catalog.close()
+    project.land("a.csv", [order(7)])
+    assert project.run().status == "published"
+    assert project.ask("SELECT id FROM gold.twice") == [(7,)]
+
+
+def test_a_deep_verification_does_not_read_files_that_wait(tmp_path: Path) -> None:
+    project = tiny(tmp_path, NO_CHECKS)
+    project.land("a.csv", [order(1)])
+    assert project.run().status == "published"
+    project.land("b.csv", [order(2)])
+    assert [verdict.status for verdict in Lake(project.root).verify(deep=True)] == ["exact"]
+
+
+def test_a_setting_of_sparks_that_changes_what_a_query_means_is_changed_code(tmp_path: Path) -> None:
+    project = tiny(tmp_path, NO_CHECKS)
+    marks = []
+    for spark in ({}, {"spark.sql.shuffle.partitions": "3"}, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+        project.declare(NO_CHECKS, spark=spark)
+        marks.append(open_project(project.root).graph["bronze.orders"].fingerprint)
+    assert marks[0] == marks[1] != marks[2]

@@ -12,7 +12,15 @@ from icefield.declare import Accumulate, Append, ExpectTable, Full, Reconciles, 
 from icefield.engine.author import is_sparks, line_of, told
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN, visible
-from icefield.engine.promises import finished, measured, require_exact, require_keys, require_rows_alone, require_united
+from icefield.engine.promises import (
+    finished,
+    measured,
+    require_exact,
+    require_exact_checks,
+    require_keys,
+    require_rows_alone,
+    require_united,
+)
 from icefield.engine.proof import is_proven
 from icefield.engine.quality import splitting
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost
@@ -158,6 +166,8 @@ def _difference(wanted: list[tuple[str, str]], given: list[tuple[str, str]]) -> 
 def _require_checks(spark: SparkSession, node: Node, output: DataFrame, schemas: Mapping[str, StructType]) -> None:
     empty = visible(output)
     _must_all_resolve(node, node.row_checks, empty)
+    if not isinstance(node.refresh, Full):
+        require_exact_checks(node, empty)
     for check in node.table_checks:
         for table, expressions in _sql_of(node, check):
             if table == node.name:

@@ -23,7 +23,7 @@ from icefield.engine.repeats import Keys, repeated_rows
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -100,14 +100,23 @@ def own_results(
 
 
 def cross_result(
-    node: Node, number: int, read: Callable[[str], Seen | None], scratch: Path, held: Held | None = None
+    node: Node,
+    number: int,
+    read: Callable[[str], Seen | None],
+    scratch: Path,
+    held: Held | None = None,
+    due: Collection[str] = (),
 ) -> CheckResult:
-    """One of the checks that compare tables; deferred, which is no pass, where one does not stand on this branch."""
+    """One of the checks that compare tables; deferred, which is no pass, where one was never built.
+
+    `due` are tables that should be there: without one of these the check could not be carried out.
+    """
     check = cross_checks(node)[number]
     found = {name: read(name) for name in (*check.named_tables, node.name)}
     absent = [name for name, seen in found.items() if seen is None]
     if absent:
-        return _result(node, check, "deferred", 0, f"{', '.join(absent)} is not there", 0.0)
+        status = "deferred" if set(absent).isdisjoint(due) else "error"
+        return _result(node, check, status, 0, f"{', '.join(absent)} is not there", 0.0)
     present = {name: seen for name, seen in found.items() if seen is not None}
     place = scratch / f"across-{number}"
     return _timed(node, check, partial(_compare, node, check, present, held or Held(), place))

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from icefield.engine import formats
 from icefield.engine.frames import empty_frame
 from icefield.engine.lineage import hands_through
+from icefield.engine.numbers import distinct
 from icefield.engine.origin import ARRIVAL, IDENTITY, PROBLEM, RAW, ROW
 from icefield.engine.reading import fetch_raw
 from icefield.engine.scratch import Folder, Stored, store
@@ -65,7 +66,7 @@ class Landed:
         """The values of a column in all lines that could be read, sorted; only for columns that reading watched."""
         parts = Folder(self.reading.folder / "rows").batches([column])
         found = [part[column].drop_null().cast(pa.int64()).to_numpy() for part in parts]
-        return np.unique(np.concatenate([np.array([], np.int64), *found]))
+        return distinct(np.concatenate([np.array([], np.int64), *found]))
 
     def unreadable(self) -> Iterator[pa.Table]:
         """The malformed lines, in batches: where they stand, their bytes, what is wrong with them."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampNTZType
 
 from icefield.declare import Keyed
 from icefield.engine.repeats import SMALL, key_codes, small
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from icefield.graph import Edge, Node
 
@@ -88,8 +90,9 @@ class KeySet:
 
     def condition(self) -> Column:
         """The same as a condition, for few of them."""
-        rows = self.stored.frame.select(*(quoted(name) for name in self.names)).distinct().collect()
-        each = [[F.col(quoted(n)).eqNullSafe(F.lit(row[n])) for n in self.names] for row in rows]
+        kinds = {name: self.stored.frame.schema[name].dataType for name in self.names}
+        rows = self._values().group_by(list(self.names)).aggregate([]).to_pylist()
+        each = [[F.col(quoted(n)).eqNullSafe(_literal(row[n], kinds[n])) for n in self.names] for row in rows]
         return reduce(lambda a, b: a | b, [reduce(lambda a, b: a & b, pairs) for pairs in each])
 
     def _side(self) -> DataFrame:
@@ -116,6 +119,15 @@ class KeySet:
                 rows = rows.where(told.column)
                 listed.append(told.exact)
         return rows, len(self.names) == 1 and listed == [True]
+
+
+def _literal(value: Any, kind: DataType) -> Column:
+    """A value for Spark; one of time as text, since Python would take it for a time of the machine's own zone."""
+    if isinstance(value, dt.datetime):
+        at = value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
+        told = at.replace(tzinfo=None).isoformat(" ", "microseconds")
+        return F.expr(f"TIMESTAMP_NTZ '{told}'" if isinstance(kind, TimestampNTZType) else f"TIMESTAMP '{told}Z'")
+    return F.lit(value)
 
 
 #: More keys than this are not looked at one by one: they are all over the place.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from icefield.engine.landing import changed, open_file
+from icefield.engine.numbers import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +67,7 @@ class Block:
 
     def around(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
         """Indexes of the lines that these bytes are in."""
-        return np.unique(np.searchsorted(self.ends, places))
+        return distinct(np.searchsorted(self.ends, places))
 
     def count(self, byte: str) -> NDArray[np.intp]:
         """How often each line has this character."""

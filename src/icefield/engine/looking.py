@@ -10,7 +10,7 @@ from icefield.engine.seen import Moves, Seen
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from icefield.engine.stage import Staged
+    from icefield.engine.staged import Staged
     from icefield.engine.tables import Tables
     from icefield.graph.state import TableState
 

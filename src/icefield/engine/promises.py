@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -12,6 +13,7 @@ from icefield.engine.author import line_of, told
 from icefield.engine.frames import empty_frame
 from icefield.engine.keyed import key_of
 from icefield.engine.lineage import expressions, hands_through, has_subquery, leaves, steps_of, walk
+from icefield.engine.quality import SPLITTING
 from icefield.errors import BadFunction, KeyUnknown, NotExact, PromiseBroken
 
 if TYPE_CHECKING:
@@ -96,6 +98,8 @@ CHANGING = {
     "Randn": "randn()",
     "MonotonicallyIncreasingID": "monotonically_increasing_id()",
 }
+#: What a predicate that calls one of them surely holds.
+_CLOCK = re.compile(r"current|now|localtimestamp|uuid|rand|monotonic", re.IGNORECASE)
 #: Aggregates whose value depends on the order of rows, which nothing keeps.
 _UNORDERED = {"First": "first()", "Last": "last()", "AnyValue": "any_value()", "CollectList": "collect_list()"}
 
@@ -122,14 +126,26 @@ def _not_alone(node: Node, told: str) -> PromiseBroken:
 
 
 def require_united(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
-    """An accumulating table's inputs are united: the new rows of one would have to meet the old ones of another."""
-    if told := _meeting(output, _lookups(node, inputs)):
+    """An accumulating table's inputs are united and grouped once: whatever new rows would have to meet old ones for
+    cannot be merged, a count of groups as little as a join.
+    """
+    whole = _lookups(node, inputs)
+    otherwise = f"declare the table by_key({', '.join(map(repr, node.keys))})"
+    if told := _meeting(output, whole):
         raise PromiseBroken(
             f"{node.name} accumulates, but its function {told}: new rows of the one would have to meet old rows of the"
             " other",
             where=str(node.location),
-            remedy="unite them (unionByName) and group the union, pass the one whole as lookup(...), or declare the"
-            f" table by_key({', '.join(map(repr, node.keys))})",
+            remedy=f"unite them (unionByName) and group the union, pass the one whole as lookup(...), or {otherwise}",
+        )
+    together = [_TOGETHER[step] for step, below in walk(output) if step in _TOGETHER and not _union(below) <= whole]
+    if len(together) > 1 or (together and together[0] != _TOGETHER["Aggregate"]):
+        told = together[-1] if len(together) == 1 else f"{together[-1]} before it {together[0]}"
+        raise PromiseBroken(
+            f"{node.name} accumulates, but its function {told}: new rows would have to meet old ones, and what comes of"
+            " both cannot be merged from what came of each",
+            where=str(node.location),
+            remedy=f"group the rows as they are, once; make the first step a table of its own; or {otherwise}",
         )
 
 
@@ -182,6 +198,22 @@ def require_exact(node: Node, output: DataFrame) -> None:
         )
 
 
+def require_exact_checks(node: Node, rows: DataFrame) -> None:
+    """What decides where a row goes decides the same in every run."""
+    for check in node.row_checks:
+        if check.otherwise not in SPLITTING or not _CLOCK.search(check.predicate):
+            continue
+        found = expressions(rows.where(check.predicate))
+        if told := [told for name, told in CHANGING.items() if name in found]:
+            raise NotExact(
+                f"the check `{check.name}` of {node.name} calls {told[0]}, which gives another value in each run, so"
+                " that a row that is set aside today would be taken when the table is built again",
+                where=str(node.location),
+                remedy="compare with ingested_at, which sources hand over, or let the check only tell:"
+                ' otherwise="warn"',
+            )
+
+
 def measured(node: Node, output: DataFrame) -> StructType:
     """The keys and measures that an accumulating function gives; anything else cannot be merged."""
     assert isinstance(node.refresh, Accumulate)
@@ -227,5 +259,18 @@ def finished(
             where=str(node.location),
             remedy="let it only compute, rename and drop columns, or leave out rows; the rest belongs to the function",
         )
-    handed = all(hands_through(rows, output, name) for name in measures.names)
-    return output, handed and "Filter" not in steps
+    through = {name for name in measures.names if hands_through(rows, output, name)}
+    if changed := [key for key in node.keys if key not in through]:
+        raise PromiseBroken(
+            f"finish of {node.name} does not hand over {changed[0]} as it is, by which a key's rows are found again",
+            where=str(node.location),
+            remedy=f"let the function change {changed[0]} before it groups, and finish leave it as it is",
+        )
+    if has_subquery(output):
+        raise PromiseBroken(
+            f"finish of {node.name} compares rows with a subquery, which would see the rows of some keys only",
+            where=str(node.location),
+            remedy="let it work on each row for itself; the rest belongs to a table that reads this one",
+        )
+    require_exact(node, output)
+    return output, through == set(measures.names) and "Filter" not in steps

@@ -32,7 +32,7 @@ def is_proven(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) ->
     plan = analysed(output)
     if has_subquery(output) or not proof.is_plain(output) or not all(proof.is_key(plan, name) for name in node.keys):
         return False
-    return not isinstance(node.refresh, Accumulate) or proof.merges(plan, node.refresh)
+    return not isinstance(node.refresh, Accumulate) or (proof.groups_once(output) and proof.merges(plan, node.refresh))
 
 
 @dataclass(slots=True)
@@ -48,16 +48,21 @@ class _Proof:
 
     def is_plain(self, output: DataFrame) -> bool:
         """Whether every step works on rows alone, or on rows of one key, or joins a lookup to rows."""
-        whole = frozenset(
-            leaf for edge in self.node.edges if edge.lookup for leaf in leaves(self.inputs[edge.parameter])
-        )
+        whole = self._lookups()
         for step, below in walk(output):
-            under = frozenset(leaf for side in below for leaf in side)
-            if step in _ROW_BY_ROW or step == "Aggregate" or under <= whole:
+            if step in _ROW_BY_ROW or step == "Aggregate" or _all(below) <= whole:
                 continue
             if step not in ("Join INNER", "Join LEFT OUTER") or not below[1] <= whole:
                 return False
         return True
+
+    def groups_once(self, output: DataFrame) -> bool:
+        """Whether rows that arrive are grouped by one step only: a count of groups does not merge."""
+        whole = self._lookups()
+        return sum(step == "Aggregate" and not _all(below) <= whole for step, below in walk(output)) == 1
+
+    def _lookups(self) -> frozenset[int]:
+        return _all([leaves(self.inputs[edge.parameter]) for edge in self.node.edges if edge.lookup])
 
     def is_key(self, plan: Any, name: str) -> bool:
         """Whether a column of the result is the key of the input rows it was made of, for every input."""
@@ -108,6 +113,10 @@ class _Proof:
         followed = _copied(items(plan.aggregateExpressions()), wanted)
         grouped = [e.exprId().id() for e in items(plan.groupingExpressions()) if e.nodeName() == "AttributeReference"]
         return followed in grouped
+
+
+def _all(sides: list[frozenset[int]]) -> frozenset[int]:
+    return frozenset(leaf for side in sides for leaf in side)
 
 
 def _copied(entries: list[Any], wanted: int) -> int | None:

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from icefield.declare import Unique
 from icefield.engine.aside import FAILING, KEPT, Judged, Verdict, count_told, gather
+from icefield.engine.numbers import distinct
 from icefield.engine.origin import FATE, IDENTITY, MALFORMED, REASONS, visible
 from icefield.engine.repair import discard, mend
 from icefield.engine.repeats import Keys, flagged, hashes_of, late, small
@@ -210,7 +211,7 @@ class _Late:
         )
         if self._known is not None:
             more = hashes_of(self._known) if at_hand is None else self._known[check.columns[0]].to_numpy()
-            self._wanted = np.union1d(self._wanted, more)
+            self._wanted = distinct(np.concatenate([self._wanted, more]))
 
     def _seen_before(self, old: Published, keys: Keys, count: int, landed: Landed | None) -> pa.Table:
         """The keys that are in the table already; read by Arrow where reading the files saw the new ones."""

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from icefield.engine.landing import unreadable
 from icefield.engine.lines import LINE_LIMIT, LongLine, Piece, fetch_lines, pieces, read_blocks
+from icefield.engine.numbers import repeated
 from icefield.engine.origin import ARRIVAL, PROBLEM, RAW, ROW
 from icefield.engine.sorting import CsvLines, JsonLines, long_problem
 
@@ -113,7 +114,7 @@ def read_lines(
             for group in groups
             if any(group.folder.iterdir())
         ],
-        repeated={column: repeated_values(np.concatenate(found)) for column, found in values.items() if found},
+        repeated={column: repeated(np.concatenate(found)) for column, found in values.items() if found},
     )
 
 
@@ -133,12 +134,6 @@ def fetch_raw(root: Path, intakes: Iterable[Intake], wanted: Iterable[Origin]) -
             raise unreadable(paths[arrival], error) from error
         found.update(zip(((arrival, row) for row in ordered), lines, strict=True))
     return found
-
-
-def repeated_values(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The values that occur more than once."""
-    ordered = np.sort(values)
-    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
 def _groups(root: Path, source: Files, intakes: Sequence[Intake], folder: Path, zone: str) -> list[_Group]:

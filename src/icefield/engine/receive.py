@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 #: Of more than this no values are kept while reading: a line is one of 8 bytes.
-_WATCHED_BYTES = 1 << 30
+_WATCHED_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

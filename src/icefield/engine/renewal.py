@@ -159,7 +159,8 @@ def merge(node: Node, rows: DataFrame, like: StructType) -> DataFrame:
     sides = [of(s, m).alias(_part(s, n)) for n, m in enumerate(measures) for s in (_OLD, ADDED, REMOVED)]
     counts = [F.count_if(F.col(_SIDE) == side).alias(f"_icefield_{side}") for side in (_OLD, ADDED, REMOVED)]
     keys = [F.col(quoted(key)) for key in node.keys]
-    joined = rows.groupBy(*keys).agg(*counts, *sides, F.first(_ROW, ignorenulls=True).alias(_ROW))
+    totals = [_total(m).alias(_part("total", n)) for n, m in enumerate(measures) if node.refresh.measures[m] == "sum"]
+    joined = rows.groupBy(*keys).agg(*counts, *sides, *totals, F.first(_ROW, ignorenulls=True).alias(_ROW))
     merges = [_merged(node.refresh.measures[m], n) for n, m in enumerate(measures)]
     values = [
         value.cast(like[measure].dataType).alias(measure) for measure, (value, _) in zip(measures, merges, strict=True)
@@ -177,15 +178,18 @@ def _merged(how: str, number: int) -> tuple[Column, Column]:
     """The new value of a measure, and whether it is in doubt."""
     old, added, removed = (F.col(_part(side, number)) for side in (_OLD, ADDED, REMOVED))
     if how == "sum":
-        nothing = old.isNull() & added.isNull() & removed.isNull()
-        zero = F.lit(0)
-        total = F.coalesce(old, zero) + F.coalesce(added, zero) - F.coalesce(removed, zero)
         # A sum without any value is NULL: whether values are left is known only where some came.
-        return F.when(~nothing, total), removed.isNotNull() & (old.isNull() | added.isNull())
+        return F.col(_part("total", number)), removed.isNotNull() & (old.isNull() | added.isNull())
     pick, reaches = (F.least, old >= added) if how == "min" else (F.greatest, old <= added)
     beyond = (removed <= old) if how == "min" else (removed >= old)
     was_extreme = removed.isNotNull() & F.coalesce(beyond, F.lit(True))  # noqa: FBT003 - Spark's literal
     return pick(old, added), was_extreme & ~F.coalesce(reaches, F.lit(False))  # noqa: FBT003 - Spark's literal
+
+
+def _total(measure: str) -> Column:
+    """What is stored and came, less what went: by an aggregate, since `+` of long DECIMALs gives up digits."""
+    value = F.col(quoted(measure))
+    return F.sum(F.when(F.col(_SIDE) == REMOVED, -value).otherwise(value))
 
 
 def _part(side: str, number: int) -> str:

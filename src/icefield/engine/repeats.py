@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
+from icefield.engine.numbers import repeated
 from icefield.engine.origin import ARRIVAL, ROW
-from icefield.engine.reading import repeated_values
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Keys:
         return pq.read_table(place)
 
     def _in_memory(self, place: Path) -> NDArray[np.int64]:
-        return repeated_values(pq.read_table(place)[_HASH].to_numpy())
+        return repeated(pq.read_table(place)[_HASH].to_numpy())
 
     def _by_spark(self, place: Path) -> NDArray[np.int64]:
         counted = self._rows.sparkSession.read.schema(f"{_HASH} BIGINT").parquet(str(place)).groupBy(_HASH).count()

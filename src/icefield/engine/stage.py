@@ -6,18 +6,18 @@ import shutil
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark.sql import functions as F
-
 from icefield.declare import Files
 from icefield.engine import intake, quality
 from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import numbered, trim
-from icefield.engine.difference import difference
-from icefield.engine.landing import files_taken, require_unchanged, sha256
+from icefield.engine.difference import difference, same_rows
+from icefield.engine.filed import filed
+from icefield.engine.landing import files_taken, require_unchanged
 from icefield.engine.origin import visible
 from icefield.engine.renewal import Renewal
 from icefield.engine.replacing import tell
 from icefield.engine.scratch import store
+from icefield.engine.staged import Staged
 from icefield.engine.tables import Published
 from icefield.engine.trial import try_promise
 from icefield.engine.update import Updated, update
@@ -35,15 +35,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from icefield.engine.intake import Landed
-    from icefield.engine.landing import Intake
     from icefield.engine.quality import Split
     from icefield.engine.receive import Received, Receiver
     from icefield.engine.repair import Decided
     from icefield.engine.scratch import Stored
-    from icefield.engine.seen import Moves, Seen
     from icefield.engine.tables import Tables
     from icefield.graph import Node
-    from icefield.graph.state import TakenFile
     from icefield.plan import Step
 
 
@@ -52,35 +49,6 @@ class Begun(Protocol):
 
     def result(self) -> Received | None:
         """What came of it, once it is there."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Staged:
-    """What a step did to its table."""
-
-    step: Step
-    state: TableState
-    changed: bool
-    rows_added: int = 0
-    rows_removed: int = 0
-    quarantined: int = 0
-    dropped: int = 0
-    failures: Mapping[str, int] = field(default_factory=dict)
-    files: Sequence[Mapping[str, Any]] = ()
-    tables: tuple[str, ...] = ()
-    #: How many keys were touched, where it was refreshed by key.
-    keys: int | None = None
-    #: The rows that came and went, where it was refreshed by key.
-    moves: Moves | None = None
-
-    def keep_amounts(self, seen: Seen) -> None:
-        """Lets the table carry what checks found out about all of its rows."""
-        found = {} if seen.amounts is None else seen.amounts.found
-        self.state = replace(self.state, amounts={**self.state.amounts, **found})
-
-    def keep_held(self, now: Mapping[str, str]) -> None:
-        """Lets the table carry which of its checks across tables no row failed."""
-        self.state = replace(self.state, held={**self.state.held, **now})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +102,7 @@ class Stage:
             done = update(self, node, step, state)
             if isinstance(done, Updated):
                 return self._staged_update(node, step, state, done, consumed)
-            step = rebuild_instead(step, done.told)
+            step = step.as_rebuild(done.told)
         landed = self._land(node, received) if received is not None else None
         output, beside = self._computed(node, step, landed)
         split = self.split(node, step, state, output, landed)
@@ -144,12 +112,12 @@ class Stage:
         if node.keys and not self.is_proven(node):
             self._try_promise(node, step)
         failpoint("stage.written", node.name)
-        if received is not None:
-            require_unchanged(self.root, [taken.file for taken in received.intakes])
         counts = landed.counts if landed is not None else {}
-        files = self._journal(node, step, received, counts)
+        files = filed(self.root, self.run, step, received, counts)
+        if received is not None:  # looked at last, so that what was read and what is remembered of it is one content
+            require_unchanged(self.root, [taken.file for taken in received.intakes])
         read = sum(counts.values()) if landed is not None else None
-        return self._result(node, step, state, split, consumed, files, touched, read)
+        return self._result(node, step, state, split, consumed, files, touched, read, last_read(node.name, inputs))
 
     def renewal(self, node: Node, step: Step) -> Renewal:
         """The incremental way to the rows of a keyed table."""
@@ -276,17 +244,18 @@ class Stage:
         files: Sequence[Mapping[str, Any]],
         touched: tuple[str, ...],
         read: int | None,
+        begin: Version,
     ) -> Staged:
         added, removed = self._counts(node.name)
         split.require_nothing_lost(node, added, read)
-        changed = state is None or not self._is_same(node, state, added, removed)
+        changed = state is None or not self._is_same(node, step, state, added, removed)
         epoch = changed and step.action != "append"
         if not changed:
             self._take_back(node.name)
             added = removed = 0
         elif step.action == "refresh" and state is not None and (told := self._tell_difference(node, state)):
             touched, epoch = (*touched, told), False
-        new = self._state(node, step, state, consumed, changed=changed, epoch=epoch)
+        new = self._state(node, step, state, consumed, changed=changed, epoch=epoch, begin=begin)
         return Staged(
             step=step,
             state=new,
@@ -331,10 +300,10 @@ class Stage:
             return None
         return tell(self.tables, node, stored)
 
-    def _is_same(self, node: Node, state: TableState, added: int, removed: int) -> bool:
+    def _is_same(self, node: Node, step: Step, state: TableState, added: int, removed: int) -> bool:
         """Whether the table holds the rows it held before, so that nothing needs to ripple downstream."""
-        if not (added or removed):
-            return True
+        if not (added or removed):  # one that was made anew, and is empty now, had no rows to remove
+            return step.action == "append" or not state.rows
         if added != removed or removed != state.rows:
             return False
         before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
@@ -365,11 +334,12 @@ class Stage:
         *,
         changed: bool,
         epoch: bool,
+        begin: Version | None = None,
     ) -> TableState:
         staged = self.tables.branch.staged_metadata(node.name)
         assert staged is not None
         found = meta.table_state(node.name, staged)
-        before = state.version if state else Version(epoch=0, number=0, snapshot=None)
+        before = state.version if state else begin or Version(epoch=0, number=0, snapshot=None)
         meddled = state is not None and state.meddled  # accepted: who reads it has to read all of it again
         version = Version(
             epoch=before.epoch + (epoch or meddled),
@@ -407,79 +377,15 @@ class Stage:
         assert state is not None
         self.tables.branch.prepare(node.name)
         new = self._state(node, step, state, state.inputs, changed=False, epoch=False)
-        files = self._journal(node, step, received, {})
+        files = filed(self.root, self.run, step, received, {})
         return Staged(step=step, state=new, changed=False, files=files, tables=(node.name,))
 
-    def _journal(
-        self, node: Node, step: Step, received: Received | None, counts: Mapping[int, int]
-    ) -> list[Mapping[str, Any]]:
-        """What `ops.files` is to remember: files that are new, look different now, or went."""
-        if received is None or step.arrivals is None:
-            return []
-        before = {file.path: file for file in step.arrivals.taken}
-        sequence = step.arrivals.next_sequence
-        gone = [self._withdrawn(node, file, sequence) for file in step.arrivals.gone]
-        return gone + [
-            {
-                "table": node.name,
-                "path": taken.file.path,
-                "run": self.run,
-                "status": _status(taken, before, step),
-                "size": taken.file.size,
-                "modified_ns": taken.file.modified_ns,
-                "sha256": sha256(self.root / taken.file.path),
-                "rows": counts.get(taken.arrival, 0),
-                "taken_ms": taken.taken_ms,
-                "arrival": taken.arrival,
-                "sequence": sequence,
-            }
-            for taken in received.intakes
-            if not _is_as_before(taken, before)
-        ]
 
-    def _withdrawn(self, node: Node, file: TakenFile, sequence: int) -> Mapping[str, Any]:
-        """What `ops.files` is to remember of a file that went: nothing of it is left in the table."""
-        return {
-            "table": node.name,
-            "path": file.path,
-            "run": self.run,
-            "status": "withdrawn",
-            "size": file.size,
-            "modified_ns": file.modified_ns,
-            "sha256": file.sha256,
-            "rows": 0,
-            "taken_ms": file.taken_ms,
-            "arrival": file.order,
-            "sequence": sequence,
-        }
-
-
-def rebuild_instead(step: Step, reason: str) -> Step:
-    """The step that computes everything, in place of one that follows changes."""
-    ranges = {name: replace(wanted, start=None, after=None, until=None) for name, wanted in step.ranges.items()}
-    return replace(step, action="rebuild", reason=reason, ranges=ranges)
-
-
-def _is_as_before(taken: Intake, before: Mapping[str, Any]) -> bool:
-    known = before.get(taken.file.path)
-    return known is not None and (known.size, known.modified_ns) == (taken.file.size, taken.file.modified_ns)
-
-
-def _status(taken: Intake, before: Mapping[str, Any], step: Step) -> str:
-    if taken.file.path not in before:
-        return "taken"
-    return "touched" if step.action == "note" else "replaced"
-
-
-def same_rows(one: DataFrame, other: DataFrame, volatile: tuple[str, ...]) -> bool:
-    """Whether two frames hold the same rows as multisets, by count and two independent sums of hashes."""
-
-    def digest_of(frame: DataFrame) -> tuple[Any, ...]:
-        names = [f"`{column}`" for column in sorted(frame.columns) if column not in volatile]
-        # A hash passes over NULLs, so that (1, NULL) and (NULL, 1) would be the same row.
-        columns = [part for name in names for part in (F.col(name), F.col(name).isNull())]
-        first, second = F.xxhash64(*columns), F.xxhash64(F.lit("second"), *columns)
-        sums = [F.sum(value.cast("DECIMAL(38,0)")) for value in (first, second)]
-        return tuple(frame.agg(F.count("*"), *sums).first() or ())
-
-    return digest_of(one) == digest_of(other)
+def last_read(table: str, states: Mapping[str, TableState]) -> Version:
+    """Where a table begins that is built for the first time: if it was dropped, its followers know older versions."""
+    known = [state.inputs[table] for state in states.values() if table in state.inputs]
+    return Version(
+        epoch=max((version.epoch for version in known), default=0),
+        number=max((version.number for version in known), default=0),
+        snapshot=None,
+    )

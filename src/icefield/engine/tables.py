@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     from icefield.engine.keyed import KeySet
     from icefield.engine.scratch import Stored
@@ -36,6 +37,7 @@ PROPERTIES = {
     "write.merge.mode": "merge-on-read",
 }
 
+_SMALL_INTEGERS = re.compile(r"\b(?:tiny|small)int\b(?!:)")
 #: Up to so many rows are appended by PyIceberg.
 FEW_ROWS = 100_000
 
@@ -108,15 +110,24 @@ class Tables:
         )
 
     def ready(self, table: str, schema: StructType, node: Node | None, comment: str, *, remake: bool = False) -> None:
-        """Makes a table, or gets it ready for rows of these columns; `remake`: made anew where they do not fit."""
+        """Makes a table, or gets it ready for rows of these columns; `remake`: made anew where it is another now."""
         if table not in self.branch.base:
             self.create(table, schema, node, comment)
             return
         self.branch.prepare(table)
-        if remake and not self.fits(table, schema):
+        if remake and not (self.fits(table, schema) and self._is_laid_out(table, node)):
             self.create(table, schema, node, comment, replace=True)
         else:
             self.evolve(table, schema, node)
+            self._comment(table, node, comment)
+
+    def _is_laid_out(self, table: str, node: Node | None) -> bool:
+        return set(self.partitioned_by(table)) == set(node.partitioned_by if node else ())
+
+    def partitioned_by(self, table: str) -> tuple[str, ...]:
+        """What a table is partitioned by, which may be something else than is declared by now."""
+        metadata = self.branch.staged_metadata(table)
+        return () if metadata is None else meta.partitioned_by(metadata)
 
     def fits(self, table: str, schema: StructType) -> bool:
         """Whether rows of these columns can be written to the table as it is, with columns added at most."""
@@ -135,6 +146,18 @@ class Tables:
         if added:
             listed = ", ".join(_column(field.name, field.dataType.simpleString(), _comments(node)) for field in added)
             self.spark.sql(f"ALTER TABLE {self.qualified(table)} ADD COLUMNS ({listed})")
+
+    def _comment(self, table: str, node: Node | None, comment: str) -> None:
+        """Lets the table have the comments that are declared now."""
+        metadata = self.branch.staged_metadata(table)
+        assert metadata is not None
+        if comment != metadata["properties"].get("comment", ""):
+            self.spark.sql(f"COMMENT ON TABLE {self.qualified(table)} IS {text(comment)}")
+        declared = _comments(node)
+        for column, told in meta.column_comments(metadata).items():
+            if declared.get(column, told) != told:
+                changed = f"ALTER COLUMN {quoted(column)} COMMENT {text(declared[column])}"
+                self.spark.sql(f"ALTER TABLE {self.qualified(table)} {changed}")
 
     def append(self, table: str, rows: DataFrame) -> None:
         """Adds rows."""
@@ -224,7 +247,7 @@ def _snapshot(metadata: Metadata | None) -> int | None:
 
 def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | None) -> None:
     """Refuses what stored rows cannot follow."""
-    types = {field.name: field.dataType.simpleString() for field in wanted}
+    types = {field.name: _stored_as(field) for field in wanted}
     gone = [f"{field.name} {field.dataType.simpleString()} is gone" for field in now if field.name not in types]
     other = [
         f"{field.name} was {field.dataType.simpleString()} and is now {types[field.name]}"
@@ -237,6 +260,11 @@ def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | 
             where=str(node.location) if node else table,
             remedy=f"give the old columns back, or make the table anew: icefield run --select {table} --full-refresh",
         )
+
+
+def _stored_as(field: StructField) -> str:
+    """The type that Iceberg keeps a column as: it knows no smaller integers than INT."""
+    return _SMALL_INTEGERS.sub("int", field.dataType.simpleString())
 
 
 def quoted(name: str) -> str:

@@ -45,6 +45,7 @@ def try_promise(renewal: Renewal, built: DataFrame, measures: StructType | None)
     if isinstance(renewal.node.refresh, Accumulate):
         assert measures is not None
         _try_halves(renewal, measures)
+        _try_rows_of_keys(renewal, measures)
         return
     keyed = [edge for edge in renewal.node.edges if not edge.lookup]
     # Rows of two inputs that belong together are hardly among the first of both, so those are looked for.
@@ -59,6 +60,22 @@ def _try_halves(renewal: Renewal, measures: StructType) -> None:
     merged = merged_halves(renewal.node, halves[0], halves[1], measures)
     whole = renewal.measured({name: sample.rows for name, sample in samples.items()}, measures)
     _compare(renewal.node, whole, merged)
+
+
+def _try_rows_of_keys(renewal: Renewal, measures: StructType) -> None:
+    """accumulate: the rows that the inputs have of some keys give the measures that all rows give for these keys."""
+    node = renewal.node
+    samples = {edge.parameter: _Sample.of(renewal, edge).rows for edge in renewal.node.edges if not edge.lookup}
+    whole = renewal.measured(samples, measures)
+    keys = _half_of(node, whole.select(*(quoted(key) for key in node.keys)), renewal.scratch / "tried")
+    if keys is None:
+        return
+    some = {
+        edge.parameter: keys.restrict(samples[edge.parameter], key_of(node, edge, samples[edge.parameter].columns))
+        for edge in node.edges
+        if not edge.lookup
+    }
+    _compare(node, keys.restrict(whole), renewal.measured(some, measures))
 
 
 def _try_some_rows(renewal: Renewal, edge: Edge) -> bool:
@@ -150,10 +167,13 @@ def _broken(node: Node, found: Mapping[str, list[Row]]) -> PromiseBroken:
     )
     shown = {side: _row_of(node, rows, odd) for side, rows in found.items()}
     keys = ", ".join(map(repr, node.keys))
+    first = next((e for e in node.edges[1:] if not e.lookup), node.edges[0])
     if isinstance(node.refresh, Accumulate):
-        remedy = f"let each measure be one that merges as it says, or declare the table by_key({keys})"
+        remedy = (
+            f"let each measure be one that merges as it says, or declare the table by_key({keys}); where the function"
+            f' makes the key of something else, say so: ref("{first.table}", {node.keys[0]}="...")'
+        )
     else:
-        first = next((e for e in node.edges[1:] if not e.lookup), node.edges[0])
         remedy = (
             "the rows of a key may depend on that key's rows alone: where an input has the key under another name write"
             f' inputs={{"{first.parameter}": ref("{first.table}", {node.keys[0]}="...")}}, where rows of other keys are'

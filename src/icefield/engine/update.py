@@ -103,7 +103,7 @@ class _Update:
     def compute(self) -> _Found | MostChanged:
         """by_key: the function over the inputs' rows of the touched keys."""
         touched = self.renewal.touched(self.stage.schemas[self.node.name])
-        if touched.count and (most := self._most(touched.count)):
+        if touched.count and (most := self._most(touched)):
             return most
         before = touched.restrict(self._published)
         return _Found(touched=touched, before=before, output=self.renewal.again(touched))
@@ -178,11 +178,16 @@ class _Update:
     def _published(self) -> DataFrame:
         return self.stage.tables.read(self.node.name, self.state.version.snapshot)
 
-    def _most(self, touched: int) -> MostChanged | None:
-        keys = self.state.rows
-        if touched <= REBUILD_SHARE * keys:  # no more keys than rows, but maybe fewer
-            keys = self._keys_now()
-        return MostChanged(touched=touched, keys=keys) if touched > REBUILD_SHARE * keys else None
+    def _most(self, touched: KeySet) -> MostChanged | None:
+        """Whether most of the keys that the table will have changed; keys that are new are no reason to read all."""
+        if not self.state.rows:
+            return MostChanged(touched=touched.count, keys=0)
+        keys = self._keys_now()
+        if touched.count <= REBUILD_SHARE * keys:
+            return None
+        columns = [quoted(key) for key in self.node.keys]
+        keys += touched.count - touched.restrict(self._published.select(*columns)).distinct().count()
+        return MostChanged(touched=touched.count, keys=keys) if touched.count > REBUILD_SHARE * keys else None
 
     def _keys_now(self) -> int:
         if self.state.rows <= _IN_MEMORY:

@@ -104,16 +104,24 @@ class Branch:
         else:
             self.lake.catalog.unpoint(self.name, table)
 
-    def publish(self, tables: Mapping[str, dict[str, str]], journal: Journal, deaths: Collection[str] = ()) -> int:
+    def publish(
+        self,
+        tables: Mapping[str, dict[str, str]],
+        journal: Journal,
+        deaths: Collection[str] = (),
+        relied: Collection[str] = (),
+    ) -> int:
         """Makes the given tables (with the properties they are to carry) and the journal visible, all at once.
 
         Returns the one timestamp that all of them got. A lost race on `ops.*` alone repeats only that append.
-        `deaths` are the runs that the journal tells to have died.
+        `deaths` are the runs that the journal tells to have died, `relied` the tables that were looked at to let these
+        pass: they must not have been moved meanwhile.
         """
+        standing = {table: self.base.get(table) for table in relied if table not in tables}
         for _ in range(_OPS_TRIES):
             journal.append(self)
             try:
-                return self._publish({**tables, **{name: {} for name in journal.tables}}, deaths)
+                return self._publish({**tables, **{name: {} for name in journal.tables}}, deaths, standing)
             except Overtaken as overtaken:
                 if not set(overtaken.tables) <= set(journal.tables):
                     raise
@@ -128,13 +136,15 @@ class Branch:
             self.lake.reclaim(self.run)  # cleared by someone else, who could not know what was written since
         self._release()
 
-    def _publish(self, tables: Mapping[str, dict[str, str]], deaths: Collection[str]) -> int:
+    def _publish(
+        self, tables: Mapping[str, dict[str, str]], deaths: Collection[str], relied: Mapping[str, str | None]
+    ) -> int:
         staged = self.lake.catalog.pointers(self.name)
         timestamp = self._timestamp(tables)
         moves = {table: self._finish(table, staged[table], timestamp, tables[table]) for table in tables}
         failpoint("publish.metadata-written")
         try:
-            self.lake.catalog.publish(self.name, self.run, moves, deaths)
+            self.lake.catalog.publish(self.name, self.run, moves, deaths, relied)
         except (Overtaken, RunCleared):
             for move in moves.values():  # known to be rolled back: nothing can name these files
                 meta.local_path(move.staged).unlink(missing_ok=True)

@@ -188,16 +188,24 @@ class Catalog:
             rows = db.execute("SELECT key, value FROM icefield_lake WHERE key LIKE ? || '%'", (_DEATH,))
             return {key.removeprefix(_DEATH): int(value) for key, value in rows.fetchall()}
 
-    def publish(self, branch: str, run: str, moves: Mapping[str, Move], deaths: Collection[str] = ()) -> None:
+    def publish(
+        self,
+        branch: str,
+        run: str,
+        moves: Mapping[str, Move],
+        deaths: Collection[str] = (),
+        relied: Mapping[str, str | None] | None = None,
+    ) -> None:
         """Moves all pointers in one transaction, or none; the branch is gone afterwards.
 
-        `deaths` are the runs whose end these moves record. Raises Overtaken when a table was moved by someone else
-        since the branch was opened, or a death was recorded by someone else, and RunCleared when the branch itself
-        was cleared away.
+        `deaths` are the runs whose end these moves record, `relied` the pointers of tables that are not moved and yet
+        have to be what they were. Raises Overtaken when a table was moved by someone else since the branch was opened,
+        or a death was recorded by someone else, and RunCleared when the branch itself was cleared away.
         """
         with self._transaction() as db:
             _require_mark(db, branch, run)
             lost = [move.table for move in moves.values() if not _move(db, move)]
+            lost += [table for table, base in (relied or {}).items() if _pointer(db, table) != base]
             lost += [f"the record of {dead}" for dead in deaths if not _forget_death(db, dead)]
             if lost:
                 raise Overtaken(lost)
@@ -340,6 +348,16 @@ def _move(db: sqlite3.Connection, move: Move) -> bool:
             (move.staged, move.base, LAKE, namespace, name, move.base),
         )
     return done.rowcount == 1
+
+
+def _pointer(db: sqlite3.Connection, table: str) -> str | None:
+    namespace, name = table.split(".")
+    found = db.execute(
+        "SELECT metadata_location FROM iceberg_tables"
+        " WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?",
+        (LAKE, namespace, name),
+    ).fetchone()
+    return None if found is None else str(found[0])
 
 
 def _forget_death(db: sqlite3.Connection, run: str) -> bool:

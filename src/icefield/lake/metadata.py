@@ -59,15 +59,48 @@ def snapshot(metadata: Metadata, snapshot_id: int | None) -> Metadata | None:
 
 def schema_columns(metadata: Metadata) -> tuple[tuple[str, str], ...]:
     """Names and Iceberg types of the current schema."""
-    current = metadata["current-schema-id"]
-    fields = next(s["fields"] for s in metadata["schemas"] if s["schema-id"] == current)
+    fields = _schema(metadata)["fields"]
     return tuple((f["name"], f["type"] if isinstance(f["type"], str) else f["type"]["type"]) for f in fields)
+
+
+def column_comments(metadata: Metadata) -> dict[str, str]:
+    """What is said of each column of the current schema."""
+    return {field["name"]: field.get("doc", "") for field in _schema(metadata)["fields"]}
+
+
+def _schema(metadata: Metadata) -> Metadata:
+    current = metadata["current-schema-id"]
+    return next(schema for schema in metadata["schemas"] if schema["schema-id"] == current)
 
 
 def is_partitioned(metadata: Metadata) -> bool:
     """Whether new rows go into partitions."""
+    return bool(_partition_fields(metadata))
+
+
+def partitioned_by(metadata: Metadata) -> tuple[str, ...]:
+    """What new rows are laid out by, in the words of a declaration: `day`, `months(paid_at)`, `bucket(16, id)`."""
+    names = dict(_field_names(_schema(metadata)["fields"]))
+    return tuple(_spelled(field["transform"], names[field["source-id"]]) for field in _partition_fields(metadata))
+
+
+def _partition_fields(metadata: Metadata) -> list[Metadata]:
     specs = {spec["spec-id"]: spec["fields"] for spec in metadata["partition-specs"]}
-    return bool(specs[metadata["default-spec-id"]])
+    return [field for field in specs[metadata["default-spec-id"]] if field["transform"] != "void"]
+
+
+def _field_names(fields: list[Metadata], above: str = "") -> Iterator[tuple[int, str]]:
+    for field in fields:
+        yield field["id"], above + field["name"]
+        if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
+            yield from _field_names(field["type"]["fields"], f"{above}{field['name']}.")
+
+
+def _spelled(transform: str, column: str) -> str:
+    word, _, count = transform.rstrip("]").partition("[")
+    if count:
+        return f"{word}({count}, {column})"
+    return column if word == "identity" else f"{word}s({column})"
 
 
 def total_records(metadata: Metadata) -> int:

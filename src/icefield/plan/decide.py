@@ -54,6 +54,11 @@ class Step:
     #: Rows that came to or went from each input since the table last read it, where that is known already.
     changed: Mapping[str, int] = field(default_factory=dict)
 
+    def as_rebuild(self, reason: str) -> Step:
+        """The step that computes everything, in place of one that follows changes."""
+        ranges = {name: replace(wanted, start=None, after=None, until=None) for name, wanted in self.ranges.items()}
+        return replace(self, action="rebuild", reason=reason, ranges=ranges)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:

@@ -10,22 +10,34 @@ from icefield.declare import Check, Column, RowCheck, Source, Table, Unique
 from icefield.project.meaning import Code, Meaning
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from icefield.graph import Edge
 
 VERSION = 1
+#: Settings of Spark's by which the same query means something else; each stands for all that begin with it.
+_MEANING = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.",
+    "spark.sql.legacy.",
+    "spark.sql.caseSensitive",
+    "spark.sql.decimalOperations.",
+    "spark.sql.mapKeyDedupPolicy",
+    "spark.sql.storeAssignmentPolicy",
+)
 
 
-def fingerprint(table: Table, edges: tuple[Edge, ...], code: Code) -> str:
+def fingerprint(table: Table, edges: tuple[Edge, ...], code: Code, spark: Mapping[str, str]) -> str:
     """The code fingerprint: what the function does, transitively, and where its rows come from."""
     meaning = Meaning(code, table.location)
-    return _digest(
-        {
-            "function": meaning.of(table.function),
-            "inputs": [_edge(edge, meaning) for edge in edges],
-            "refresh": [type(table.refresh).__name__, meaning.of(table.refresh)],
-            "columns": None if table.columns is None else _columns(table.columns),
-        }
-    )
+    content = {
+        "function": meaning.of(table.function),
+        "inputs": [_edge(edge, meaning) for edge in edges],
+        "refresh": [type(table.refresh).__name__, meaning.of(table.refresh)],
+        "columns": None if table.columns is None else _columns(table.columns),
+    }
+    session = sorted((key, str(value)) for key, value in spark.items() if key.startswith(_MEANING))
+    return _digest({**content, "session": session} if session else content)
 
 
 def checks_fingerprint(checks: tuple[Check, ...]) -> str:

@@ -70,6 +70,6 @@ def _graph_of(loaded: Loaded, config: Config) -> Graph:
     code = Code(config.root, loaded.package.find)
 
     def fingerprints(table: Table, edges: tuple[Edge, ...], checks: tuple[Check, ...]) -> tuple[str, str]:
-        return fingerprint(table, edges, code), checks_fingerprint(checks)
+        return fingerprint(table, edges, code, config.profile.spark), checks_fingerprint(checks)
 
     return build_graph(loaded.tables, fingerprints)

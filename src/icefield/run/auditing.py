@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from icefield.engine.audit import CheckResult
     from icefield.engine.references import Held
     from icefield.engine.seen import Seen
-    from icefield.engine.stage import Stage, Staged
+    from icefield.engine.stage import Stage
+    from icefield.engine.staged import Staged
     from icefield.graph import Graph, Node
     from icefield.graph.state import TableState
 
@@ -55,6 +56,8 @@ class Across:
     states: Mapping[str, TableState]
     published: Mapping[str, TableState]
     staged: Mapping[str, Staged]
+    #: Tables that this run was to make or refresh: one that is not there now could not be made.
+    due: Collection[str]
     _done: set[CrossCheck] = field(default_factory=set)
     _seen: list[tuple[str, Seen]] = field(default_factory=list)
     _held: dict[str, Held] = field(default_factory=dict)
@@ -70,6 +73,10 @@ class Across:
         ]
         return {check.label: check for check in every if check not in self._done}
 
+    def reopen(self, tables: Collection[str]) -> None:
+        """The checks that name one of these tables, which were put back, are to be looked at again."""
+        self._done.difference_update([check for check in self._done if not check.tables.isdisjoint(tables)])
+
     def result(self, check: CrossCheck) -> CheckResult | None:
         """What comes of it; None where nothing that this run did can make it fail."""
         from icefield.engine.audit import cross_result  # noqa: PLC0415 - pyspark
@@ -82,7 +89,7 @@ class Across:
         before = self.published.get(check.owner)
         held = self._held.setdefault(check.owner, Held(before.held if before is not None else {}))
         node = self.graph[check.owner]
-        return cross_result(node, check.number, self._read, self.stage.scratch(node), held)
+        return cross_result(node, check.number, self._read, self.stage.scratch(node), held, self.due)
 
     def _read(self, name: str) -> Any:
         from icefield.engine.looking import look  # noqa: PLC0415 - pyspark
@@ -92,6 +99,11 @@ class Across:
         seen = look(self.stage.tables, state, self.published.get(name), self.staged.get(name))
         self._seen.append((name, seen))
         return seen
+
+    @property
+    def relied(self) -> frozenset[str]:
+        """The tables that checks looked at."""
+        return frozenset(name for name, _ in self._seen)
 
     def remember(self) -> None:
         """Lets the staged tables carry what was found out, for the next run to follow."""

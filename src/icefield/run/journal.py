@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from icefield.engine.audit import CheckResult
-    from icefield.engine.stage import Staged
+    from icefield.engine.staged import Staged
     from icefield.graph.state import Repair
     from icefield.run.events import TableOutcome
 

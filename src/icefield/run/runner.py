@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from icefield.engine.audit import CheckResult
-    from icefield.engine.stage import Stage, Staged
+    from icefield.engine.stage import Stage
+    from icefield.engine.staged import Staged
     from icefield.graph.state import TableState
     from icefield.lake.ops import Journal
     from icefield.project import Project
@@ -86,6 +87,8 @@ class Run:
     staged: dict[str, Staged] = field(default_factory=dict)
     outcomes: dict[str, TableOutcome] = field(default_factory=dict)
     checks: list[CheckResult] = field(default_factory=list)
+    crossed: dict[CrossCheck, CheckResult] = field(default_factory=dict)
+    breached: dict[CrossCheck, BaseException] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     traffic: Traffic | None = None
     failures: dict[str, BaseException] = field(default_factory=dict)
@@ -156,7 +159,8 @@ class Run:
                 with self._phase("start"):
                     stage = self._start(branch, plan, readers)
                 self.staging = True
-                across = Across(stage, self.project.graph, self.states, self.published, self.staged)
+                due = [step.table for step in plan.work]
+                across = Across(stage, self.project.graph, self.states, self.published, self.staged, due)
                 with self._phase("stage", plan):
                     self._stage(stage, plan, across)
             finally:
@@ -166,7 +170,7 @@ class Run:
             self.replayed = self.replaying.tell(stage.tables, self.staged)
             self.traffic = self._traffic(stage)
         with self._phase("publish"), tidying("It was about to publish: `icefield ls` tells whether it did."):
-            return self._publish(branch, plan)
+            return self._publish(branch, plan, across.relied)
 
     def _start(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor) -> Stage:
         start = Start(
@@ -262,37 +266,61 @@ class Run:
     def _audit(self, across: Across) -> None:
         """What could not be looked at while tables were staged: with --keep-going, where one of them failed."""
         failpoint("audit.before")
+        self._look_across(across)
+        self._raise_first_failure()
+        while withdrawn := self._withdraw(across.stage):
+            across.reopen(withdrawn)  # what is left has not been looked at together with what was there before
+            self._look_across(across)
+        across.remember()
+        failpoint("audit.after")
+
+    def _look_across(self, across: Across) -> None:
         left = across.open()
         needs: dict[str, tuple[str, ...]] = {label: () for label in left}
         cancel = across.stage.tables.cancel
         schedule: Schedule[CheckResult | None] = Schedule(list(left), needs, workers=WORKERS, cancel=cancel)
         schedule.run(lambda label: across.result(left[label]), lambda label, work: self._checked(left[label], work))
-        across.remember()
-        self._raise_first_failure()
-        self._withdraw(across.stage)
-        failpoint("audit.after")
 
     def _checked(self, check: CrossCheck, work: Future[CheckResult | None]) -> bool:
         """Notes the result; True if the others are to go on."""
         error, owner = work.exception(), check.owner
         if error is None and (result := work.result()) is not None:
-            with self._guard:
-                self.checks.append(result)
+            if check not in self.crossed or not self.crossed[check].stops:  # what once failed is told
+                self.crossed[check] = result
             location = str(self.project.graph[owner].location)
             error = check_failed([result], owner, location, self.run) if result.stops else None
+        self.breached.pop(check, None)
+        if error is None:
+            return True
+        self.breached[check] = error
+        if owner in self.failures:
+            return self.order.keep_going
         step = self.staged[owner].step if owner in self.staged else Step(table=owner, action="none")
-        return error is None or self._table_failed(step, error)
+        return self._table_failed(step, error)
 
-    def _withdraw(self, stage: Stage) -> None:
+    def _withdraw(self, stage: Stage) -> set[str]:
         """With --keep-going: takes back what is downstream of a failure, so that only sound tables are published."""
+        self._blame()
         bad = set(self.failures) & set(self.staged)
-        for name in (*bad, *self.project.graph.downstream(bad)):
-            if (staged := self.staged.pop(name, None)) is None:
-                continue
+        withdrawn = {name for name in (*bad, *self.project.graph.downstream(bad)) if name in self.staged}
+        for name in withdrawn:
+            staged = self.staged.pop(name)
             for table in staged.tables:
                 stage.tables.branch.forget(table)
+            if name in self.published:
+                self.states[name] = self.published[name]
+            else:
+                del self.states[name]
             if name not in self.failures:
                 self._skip(staged.step, "an input failed a check")
+        return withdrawn
+
+    def _blame(self) -> None:
+        """A check of a table that this run did not stage, or has taken back, failed by the others that it names."""
+        for check, error in self.breached.items():
+            if check.owner not in self.staged:
+                for name in sorted(check.tables & set(self.staged)):
+                    self._table_failed(self.staged[name].step, error)
 
     def _traffic(self, stage: Stage) -> Traffic:
         from icefield.engine.traffic import bytes_read  # noqa: PLC0415
@@ -309,7 +337,7 @@ class Run:
 
     # -- publish
 
-    def _publish(self, branch: Branch, plan: Plan) -> int | None:
+    def _publish(self, branch: Branch, plan: Plan, relied: Collection[str]) -> int | None:
         if not self.staged:
             return None
         tables: dict[str, dict[str, str]] = {}
@@ -325,11 +353,11 @@ class Run:
             started_ms=self.started_ms,
             staged=self.staged,
             outcomes=self.outcomes,
-            checks=self.checks,
+            checks=self._results(),
             repairs=self.replaying.records(self.staged),
             repaired=self.replaying.rows(self.staged, plan),
         )
-        return branch.publish(tables, written)
+        return branch.publish(tables, written, relied=relied)
 
     def _failed(self, branch: Branch, plan: Plan, error: BaseException, begun: float) -> RunResult:
         """The published lake stays as it was; the failure itself is recorded by a commit of its own."""
@@ -365,7 +393,7 @@ class Run:
             selection=self.order.select,
             started_ms=self.started_ms,
             outcomes=self.outcomes,
-            checks=self.checks,
+            checks=self._results(),
             error=told,
         )
         _record(self.lake, rows)
@@ -379,7 +407,7 @@ class Run:
             status=status,
             plan=plan,
             tables=tuple(self.outcomes[step.table] for step in plan.work if step.table in self.outcomes),
-            checks=tuple(self.checks),
+            checks=tuple(self._results()),
             replayed=self.replayed if status == "published" else (),
             seconds=time.monotonic() - begun,
             phases=self.phases,
@@ -388,6 +416,9 @@ class Run:
             error=error,
             log=self._log(),
         )
+
+    def _results(self) -> list[CheckResult]:
+        return [*self.checks, *self.crossed.values()]
 
     def _log(self) -> str:
         return str(self.lake.run_folder(self.run) / "spark.log")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from icefield.errors import NoLake
 from icefield.lake.branch import Branch, BranchNames
 from icefield.lake.embedded import RECORDER
-from icefield.plan import Plan, Wishes
+from icefield.plan import Plan, Step, Wishes
 from icefield.run.events import TableStarted
 from icefield.run.order import Order
 from icefield.run.planning import plan_project
@@ -73,7 +74,8 @@ class _Verification(Run):
         graph = self.project.graph
         wanted = {*selection, *graph.upstream(selection)}
         built = tuple(name for name in graph.order if name in wanted and name in self.states)
-        return plan_project(self.project, self.lake, self.states, selection=built, wishes=Wishes(full_refresh=True))
+        plan = plan_project(self.project, self.lake, self.states, selection=built, wishes=Wishes(full_refresh=True))
+        return replace(plan, steps=tuple(_of_taken_files(step) for step in plan.steps))
 
     def _verdict(
         self, stage: Stage, table: str, published: dict[str, TableState], listener: Callable[[str], None]
@@ -95,6 +97,14 @@ class _Verification(Run):
             told = f"the version of {', '.join(gone)} that it consumed is expired"
             return Verdict(table=table, status="not compared", detail=told)
         return compared(stage, node, state, recomputed(stage, node, state))
+
+
+def _of_taken_files(step: Step) -> Step:
+    """The step without the files that no run has taken in yet."""
+    if step.arrivals is None:
+        return step
+    landed = tuple(file for file in step.arrivals.landed if file not in step.arrivals.new)
+    return replace(step, arrivals=replace(step.arrivals, landed=landed, new=()))
 
 
 def _is_there(stage: Stage, table: str, snapshot: int | None) -> bool:

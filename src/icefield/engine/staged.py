@@ -1,0 +1,42 @@
+"""What one step of a run did to its table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from icefield.engine.seen import Moves, Seen
+    from icefield.graph.state import TableState
+    from icefield.plan import Step
+
+
+@dataclass(slots=True, kw_only=True)
+class Staged:
+    """What a step did to its table."""
+
+    step: Step
+    state: TableState
+    changed: bool
+    rows_added: int = 0
+    rows_removed: int = 0
+    quarantined: int = 0
+    dropped: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)
+    files: Sequence[Mapping[str, Any]] = ()
+    tables: tuple[str, ...] = ()
+    #: How many keys were touched, where it was refreshed by key.
+    keys: int | None = None
+    #: The rows that came and went, where it was refreshed by key.
+    moves: Moves | None = None
+
+    def keep_amounts(self, seen: Seen) -> None:
+        """Lets the table carry what checks found out about all of its rows."""
+        found = {} if seen.amounts is None else seen.amounts.found
+        self.state = replace(self.state, amounts={**self.state.amounts, **found})
+
+    def keep_held(self, now: Mapping[str, str]) -> None:
+        """Lets the table carry which of its checks across tables no row failed."""
+        self.state = replace(self.state, held={**self.state.held, **now})
