@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from icefield import Lake
-from icefield.engine import changes, replacing, update
+from icefield.engine import changes, keyed, renewal, replacing, update
 from icefield.errors import KeyUnknown, NotExact, PromiseBroken
 from icefield.lake.catalog import LAKE
 from icefield.lake.embedded import RECORDER
@@ -408,6 +408,43 @@ def delete(project: TinyProject, table: str, condition: str) -> None:
         warnings.simplefilter("ignore", UserWarning)
         catalog.load_table(table).delete(condition)
     catalog.close()
+
+
+VISITS = """
+@table("silver.visits", refresh=accumulate("customer", "day", n="count", amount="sum", last="max"),
+       inputs={"orders": ref("bronze.orders", day="to_date(at)")})
+def visits(orders):
+    days = orders.withColumn("day", F.to_date("at"))
+    return days.groupBy("customer", "day").agg(
+        F.count("*").alias("n"), F.sum("amount").alias("amount"), F.max("id").alias("last"))
+
+
+@table("gold.customers", refresh=accumulate("customer", n="sum", visits="count"))
+def customers(visits):
+    return visits.groupBy("customer").agg(F.sum("n").alias("n"), F.count("*").alias("visits"))
+"""
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("few", [1, 1000])
+def test_many_new_keys_are_told_apart_from_those_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """As with a million keys and more; NULL is one of them."""
+    monkeypatch.setattr(renewal, "MANY", 0)
+    monkeypatch.setattr(renewal, "_FEW", few)
+    monkeypatch.setattr(keyed, "SMALL", 0)
+    monkeypatch.setattr(keyed, "_TELLING", 0)
+    project = project_of(tmp_path, VISITS, *(order(n, who) for n, who in enumerate(["ann", "bob", "", "eve"])))
+    project.run()
+    days = ["2026-08-01 10:00:00", "2026-08-02 10:00:00"]
+    for number, people in enumerate([["ann", "", "kim"], ["kim", "lee", "", "max"]], 2):
+        project.land(
+            f"{number}.csv", [order(number * 10 + n, who, "2.50", days[n % 2]) for n, who in enumerate(people)]
+        )
+        assert outcome(project.run(), "silver.visits").action == "update"
+        require_exact(project, "silver.visits", "gold.customers")
+    assert project.ask("SELECT count(*)::INT FROM silver.visits WHERE customer IS NULL") == [(2,)]
 
 
 LONG = """

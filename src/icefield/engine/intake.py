@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from icefield.engine import formats
 from icefield.engine.frames import empty_frame
 from icefield.engine.lineage import hands_through
-from icefield.engine.numbers import distinct
 from icefield.engine.origin import ARRIVAL, IDENTITY, PROBLEM, RAW, ROW
 from icefield.engine.reading import fetch_raw
 from icefield.engine.scratch import Folder, Stored, store
 from icefield.engine.tables import quoted
+from icefield.lake.numbers import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from icefield.graph import Edge, Node
 
+#: Of more keys than this not even the hashes are sent to everyone.
+SIEVED = 4_000_000
+_HASH = "_icefield_hash"
 #: Up to so many values of a key are listed in a condition, so that files without any of them are not even opened.
 _LISTED = 200
 
@@ -57,7 +60,20 @@ class KeySet:
         """The rows whose key is one of these; NULL is a key like any other."""
         told = expressions or {name: quoted(name) for name in self.names}
         pruned, exact = self._pruned(rows, told)
-        return pruned if exact else pruned.join(self._side(), self._same(told), "left_semi")
+        if exact:
+            return pruned
+        return self._sieved(pruned, told).join(self._side(), self._same(told), "left_semi")
+
+    def _sieved(self, rows: DataFrame, expressions: Mapping[str, str]) -> DataFrame:
+        """Where there are many keys, and yet not all: only rows whose hash one of them has go through the shuffle."""
+        if not SMALL < self.count <= SIEVED or expressions != {name: quoted(name) for name in self.names}:
+            return rows
+        kinds = [{name: frame.schema[name].dataType for name in self.names} for frame in (rows, self.stored.frame)]
+        if kinds[0] != kinds[1] or not are_plain(rows.schema, self.names):
+            return rows
+        hashed = F.xxhash64(*(F.col(quoted(name)) for name in self.names))
+        hashes = self.stored.frame.select(hashed.alias(_HASH))
+        return rows.join(F.broadcast(hashes), hashed == F.col(_HASH), "left_semi")
 
     def without(self, rows: DataFrame) -> DataFrame:
         """The rows whose key is none of these."""

@@ -23,13 +23,31 @@ def hands_through(rows: DataFrame, output: DataFrame, column: str) -> bool:
     plan = analysed(output)
     end = {attribute.exprId().id(): attribute.name() for attribute in outputs_of(analysed(rows))}
     found = [attribute for attribute in outputs_of(plan) if attribute.name() == column]
-    if len(found) != 1 or end.get(found[0].exprId().id()) != column:
+    if len(found) != 1:
         return False
+    followed: int | None = found[0].exprId().id()
+    while followed is None or end.get(followed) != column:
+        if followed is None or plan.nodeName() not in _ROW_BY_ROW:
+            return False
+        if plan.nodeName() == "Project":
+            followed = copied(items(plan.projectList()), followed)
+        plan = plan.children().apply(0)
     while plan.children().size() == 1:
         if plan.nodeName() not in _ROW_BY_ROW:
             return False
         plan = plan.children().apply(0)
     return bool(plan.children().isEmpty())
+
+
+def copied(entries: list[Any], wanted: int) -> int | None:
+    """The column below that a column is a copy of, if it is just that; a cast to the type it has changes nothing."""
+    for entry in entries:
+        if entry.exprId().id() == wanted:
+            source = entry.child() if entry.nodeName() == "Alias" else entry
+            while source.nodeName() == "Cast" and source.child().dataType().sameType(source.dataType()):
+                source = source.child()
+            return int(source.exprId().id()) if source.nodeName() == "AttributeReference" else None
+    return None
 
 
 def steps_of(output: DataFrame) -> list[str]:

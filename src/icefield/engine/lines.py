@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from icefield.engine.landing import changed, open_file
-from icefield.engine.numbers import distinct
+from icefield.lake.numbers import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

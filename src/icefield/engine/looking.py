@@ -22,7 +22,15 @@ def look(tables: Tables, now: TableState, before: TableState | None, staged: Sta
     amounts = Amounts(whole)
     if before is not None and moves is not None and not _has_replaced(now, before, staged):
         amounts = Amounts(whole, before.amounts, moves.came.frame)
-    return Seen(whole, now.rows, tables.columns_at(now.name, now.version.snapshot), amounts, now.version, moves)
+    return Seen(
+        whole,
+        now.rows,
+        tables.columns_at(now.name, now.version.snapshot),
+        amounts,
+        now.version,
+        moves,
+        tables.values_at(now.name, now.version.snapshot),
+    )
 
 
 def _moves(

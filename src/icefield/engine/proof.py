@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.declare import Accumulate
 from icefield.engine.keyed import key_of
-from icefield.engine.lineage import analysed, children_of, has_subquery, items, leaves, outputs_of, walk
+from icefield.engine.lineage import analysed, children_of, copied, has_subquery, items, leaves, outputs_of, walk
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class _Proof:
             return None
         if name in ("Project", "Aggregate"):
             entries = plan.projectList() if name == "Project" else plan.aggregateExpressions()
-            followed = _copied(items(entries), wanted)
+            followed = copied(items(entries), wanted)
             return None if followed is None else self._sources(below[0], followed)
         for child in below:
             if wanted in [column.exprId().id() for column in outputs_of(child)]:
@@ -110,22 +110,13 @@ class _Proof:
         return None
 
     def _groups_by(self, plan: Any, wanted: int) -> bool:
-        followed = _copied(items(plan.aggregateExpressions()), wanted)
+        followed = copied(items(plan.aggregateExpressions()), wanted)
         grouped = [e.exprId().id() for e in items(plan.groupingExpressions()) if e.nodeName() == "AttributeReference"]
         return followed in grouped
 
 
 def _all(sides: list[frozenset[int]]) -> frozenset[int]:
     return frozenset(leaf for side in sides for leaf in side)
-
-
-def _copied(entries: list[Any], wanted: int) -> int | None:
-    """The column below that a column is a copy of."""
-    for entry in entries:
-        if entry.exprId().id() == wanted:
-            source = entry.child() if entry.nodeName() == "Alias" else entry
-            return int(source.exprId().id()) if source.nodeName() == "AttributeReference" else None
-    return None
 
 
 def _is_merged(value: Any, how: str) -> bool:

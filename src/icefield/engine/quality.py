@@ -18,13 +18,13 @@ from pyspark.sql.types import StructType
 
 from icefield.declare import Unique
 from icefield.engine.aside import FAILING, KEPT, Judged, Verdict, count_told, gather
-from icefield.engine.numbers import distinct
 from icefield.engine.origin import FATE, IDENTITY, MALFORMED, REASONS, visible
 from icefield.engine.repair import discard, mend
 from icefield.engine.repeats import Keys, flagged, hashes_of, late, small
 from icefield.engine.scratch import store
 from icefield.engine.tables import FEW_ROWS, quoted, text
 from icefield.errors import RowsLost
+from icefield.lake.numbers import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

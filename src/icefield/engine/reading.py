@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from icefield.engine.landing import unreadable
 from icefield.engine.lines import LINE_LIMIT, LongLine, Piece, fetch_lines, pieces, read_blocks
-from icefield.engine.numbers import repeated
 from icefield.engine.origin import ARRIVAL, PROBLEM, RAW, ROW
 from icefield.engine.sorting import CsvLines, JsonLines, long_problem
+from icefield.lake.numbers import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

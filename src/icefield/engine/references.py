@@ -18,6 +18,7 @@ from icefield.engine.lineage import expressions, has_subquery
 from icefield.engine.promises import CHANGING
 from icefield.engine.scratch import store
 from icefield.engine.tables import quoted
+from icefield.lake.numbers import Marks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from icefield.graph.state import Version
 
 _ROWS = "_icefield_rows"
-#: Numbers lie close together if this many times as many would fill the span between the least and the greatest.
-_SPREAD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Held:
 
 def missing(check: References, rows: Seen, others: Seen, held: Held, scratch: Path) -> tuple[int, object]:
     """How many rows have a value that the others do not have, and one such value."""
-    known = others.columns([check.column])
+    known = others.values(check.column)
     key = _key(check, rows.frame)
     unsure = _unsure(check, rows, others, known) if key and _held(held.before, key, rows, others) else rows
     count, example = _count(check, unsure, others, known, scratch)
@@ -78,63 +77,63 @@ def _snapshots(one: Version | None, other: Version | None) -> str | None:
     return f"{one.snapshot} {other.snapshot}"
 
 
-def _unsure(check: References, rows: Seen, others: Seen, known: pa.Table | None) -> Seen:
+def _unsure(check: References, rows: Seen, others: Seen, known: pa.ChunkedArray | None) -> Seen:
     """The rows that may fail, where none did before: those that came, unless the others lost a value."""
     assert rows.moves is not None
     assert others.moves is not None
     if others.moves.went is None:
         return rows.moves.came
-    if known is None:
-        return rows
-    lost = _not_among(others.moves.went([check.column])[check.column], known[check.column])
-    return rows if lost is None or lost[0] else rows.moves.came
+    went = others.moves.went([check.column])[check.column]
+    absent = None if known is None else _Absent.of(went.type, known)
+    return rows if absent is None or absent.among(went)[0] else rows.moves.came
 
 
-def _count(check: References, rows: Seen, others: Seen, known: pa.Table | None, scratch: Path) -> tuple[int, object]:
+def _count(
+    check: References, rows: Seen, others: Seen, known: pa.ChunkedArray | None, scratch: Path
+) -> tuple[int, object]:
     column = quoted(check.column)
     chosen = rows.frame.where(check.where).where(f"{column} IS NOT NULL")
-    if known is not None:
-        wanted = rows.columns([check.column]) if check.where == "true" else None
-        if wanted is None and rows.fit:
-            wanted = store(chosen.select(column), scratch).arrow()
-        found = None if wanted is None else _not_among(wanted[check.column], known[check.column])
-        if found is not None:
-            return found
     # Counted by value before they are compared: few values go through the shuffle, not all rows.
     counted = chosen.groupBy(column).agg(F.count("*").alias(_ROWS))
-    absent = counted.join(others.frame.select(column).distinct(), check.column, "left_anti")
-    total = absent.agg(F.sum(_ROWS), F.first(column)).first()
+    if known is not None:
+        wanted = rows.columns([check.column]) if check.where == "true" else None
+        if wanted is None:
+            wanted = store(chosen.select(column) if rows.fit else counted, scratch).arrow()
+        absent = _Absent.of(wanted[check.column].type, known)
+        if absent is not None:
+            return absent.among(wanted[check.column], wanted[_ROWS] if _ROWS in wanted.column_names else None)
+    missing = counted.join(others.frame.select(column).distinct(), check.column, "left_anti")
+    total = missing.agg(F.sum(_ROWS), F.first(column)).first()
     assert total is not None
     return int(total[0] or 0), total[1]
 
 
-def _not_among(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> tuple[int, object] | None:
-    """How many values are not among others, and one of them; None where the types differ."""
-    if pa.types.is_string(wanted.type) and pa.types.is_large_string(known.type):  # by Spark, and by PyIceberg
-        wanted = wanted.cast(known.type)
-    if wanted.type != known.type:
-        return None
-    there = _present(wanted, known)
-    if there is None:
-        there = pc.is_in(wanted, value_set=pc.unique(known))
-    absent = wanted.filter(pc.invert(there)).drop_null()
-    return len(absent), absent[0].as_py() if len(absent) else None
+@dataclass(frozen=True, slots=True)
+class _Absent:
+    """Looks for values that are not among some known ones."""
 
+    known: pa.ChunkedArray
+    marks: Marks | None
 
-def _present(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.Array | None:
-    """Which whole numbers are among others that lie close together, as ids do: six times faster than by hash."""
-    if not pa.types.is_integer(known.type) or not len(known) or wanted.null_count:
-        return None
-    least, most = (value.as_py() for value in pc.min_max(known).values())
-    if least is None or most - least > _SPREAD * len(known):
-        return None
-    marks = np.zeros(most - least + 1, np.bool_)
-    for chunk in known.chunks:
-        marks[_numbers(chunk.drop_null()) - least] = True
-    values = _numbers(wanted)
-    inside = (values >= least) & (values <= most)
-    inside[inside] = marks[values[inside] - least]
-    return pa.array(inside)
+    @classmethod
+    def of(cls, kind: pa.DataType, known: pa.ChunkedArray) -> _Absent | None:
+        """For values of a type; None where that is not the type of the known ones."""
+        if kind != known.type and not (pa.types.is_string(kind) and pa.types.is_large_string(known.type)):
+            return None  # texts are the one for Spark, and the other for PyIceberg
+        if not pa.types.is_integer(known.type):
+            return cls(known, None)
+        return cls(known, Marks.of([_numbers(chunk.drop_null()) for chunk in known.chunks]))
+
+    def among(self, values: pa.ChunkedArray, times: pa.ChunkedArray | None = None) -> tuple[int, object]:
+        """How many values are absent, and one of them; `times`: how often each of them is there."""
+        if self.marks is not None and not values.null_count:
+            there = pa.array(self.marks.has(_numbers(values)))
+        else:
+            there = pc.is_in(values.cast(self.known.type), value_set=pc.unique(self.known))
+        gone = pc.and_(pc.invert(there), pc.is_valid(values))
+        absent = values.filter(gone)
+        count = len(absent) if times is None else pc.sum(times.filter(gone)).as_py()
+        return int(count or 0), absent[0].as_py() if len(absent) else None
 
 
 def _numbers(values: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:

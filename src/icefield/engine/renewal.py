@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from icefield.graph import Edge, Node
     from icefield.plan import Range
 
+#: Of more keys than this those that are new are told apart, if the others are less than every fourth.
+MANY, _FEW = 1_000_000, 4
 _SIDE, _AGAIN, _ROW, _OLD = "_icefield_side", "_icefield_again", "_icefield_row", "stored"
 
 
@@ -116,12 +118,26 @@ class Renewal:
         output: DataFrame = self.function(**frames)
         return output
 
-    def merged(self, delta: KeySet, stored: DataFrame, like: StructType) -> Merged:
-        """The measures of every touched key after the change; keys that cannot be merged exactly are computed again."""
+    def merged(self, delta: KeySet, stored: DataFrame, like: StructType, is_sure: Callable[[], bool]) -> Merged:
+        """The measures of every touched key after the change; keys that cannot be merged exactly are computed again.
+
+        `is_sure`: whether the function surely gives one row a key. Then keys that have none yet need no merge.
+        """
+        if delta.count <= MANY or not is_sure() or _removes(delta):
+            return self._merged(delta.stored.frame, delta.restrict(stored), like)
+        old = store(delta.restrict(stored), self.scratch / "old")
+        known = KeySet(self.node.keys, old, old.count())
+        if known.count * _FEW > delta.count:
+            return self._merged(delta.stored.frame, old.frame, like)
+        found = self._merged(known.restrict(delta.stored.frame), old.frame, like)
+        new = known.without(delta.stored.frame).select(*(quoted(field.name) for field in like))
+        return Merged(found.before, found.measures, new)
+
+    def _merged(self, delta: DataFrame, stored: DataFrame, like: StructType) -> Merged:
         measures = [quoted(field.name) for field in like]
         whole = F.struct(*(quoted(column) for column in stored.columns)).alias(_ROW)
-        old = delta.restrict(stored).select(*measures, whole, F.lit(_OLD).alias(_SIDE))
-        rows = delta.stored.frame.unionByName(old, allowMissingColumns=True)
+        old = stored.select(*measures, whole, F.lit(_OLD).alias(_SIDE))
+        rows = delta.unionByName(old, allowMissingColumns=True)
         found = store(merge(self.node, rows, like), self.scratch / "merged")
         _refuse_several_rows(self.node, found)
         before = found.frame.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
@@ -135,10 +151,19 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Touched keys: the rows that hold their measures now, and the measures they are to have."""
+    """Touched keys: the rows that hold their measures now, and the measures they are to have.
+
+    `new` are those of keys that surely have no row yet, where they were told apart.
+    """
 
     before: DataFrame
     measures: DataFrame
+    new: DataFrame | None = None
+
+
+def _removes(delta: KeySet) -> bool:
+    """Whether rows went, too."""
+    return any(pc.any(pc.equal(part[_SIDE], REMOVED)).as_py() for part in delta.stored.batches([_SIDE]))
 
 
 def merged_halves(node: Node, one: DataFrame, other: DataFrame, like: StructType) -> DataFrame:

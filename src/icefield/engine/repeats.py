@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
-from icefield.engine.numbers import repeated
 from icefield.engine.origin import ARRIVAL, ROW
 from icefield.engine.tables import quoted
+from icefield.lake.numbers import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

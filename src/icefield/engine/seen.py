@@ -23,7 +23,10 @@ _IN_MEMORY = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Some rows; `count` of them, if that is known, and `read` gives columns of them without a query, if it can."""
+    """Some rows; `count` of them, if that is known.
+
+    `read` gives columns of them without a query, if it can, and `read_values` the different values of one.
+    """
 
     frame: DataFrame
     count: int | None = None
@@ -31,6 +34,7 @@ class Seen:
     amounts: Amounts | None = None
     version: Version | None = None
     moves: Moves | None = None
+    read_values: Callable[[str, int], pa.ChunkedArray | None] | None = None
 
     @property
     def fit(self) -> bool:
@@ -49,6 +53,15 @@ class Seen:
         if self.read is None or not self.fit or not are_plain(self.frame.schema, names):
             return None
         return self.read(list(names))
+
+    def values(self, name: str) -> pa.ChunkedArray | None:
+        """The values of a column, each at least once, in memory; None where `columns` would give None, but for many
+        rows with few values.
+        """
+        if self.fit or self.read_values is None or not are_plain(self.frame.schema, [name]):
+            found = self.columns([name])
+            return None if found is None else found[name]
+        return self.read_values(name, _IN_MEMORY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from icefield.errors import SchemaChanged
 from icefield.lake import metadata as meta
-from icefield.lake.rows import append_rows, columns_of, distinct_values, overwrite_rows, values_among
+from icefield.lake.rows import append_rows, columns_of, distinct_values, overwrite_rows, values_among, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -207,12 +207,22 @@ class Tables:
         """What reads columns of a version into memory, or gives None where PyIceberg cannot."""
         return partial(self._columns, table, snapshot)
 
+    def values_at(self, table: str, snapshot: int | None) -> Callable[[str, int], pa.ChunkedArray | None]:
+        """What reads the different values of a column, if they are not more than so many, or gives None."""
+        return partial(self._values, table, snapshot)
+
+    def _values(self, table: str, snapshot: int | None, name: str, most: int) -> pa.ChunkedArray | None:
+        readable = self._can_be_read(table, snapshot)
+        return values_of(self.branch, table, snapshot, name, most) if readable else None
+
     def _columns(self, table: str, snapshot: int | None, names: list[str]) -> pa.Table | None:
+        return columns_of(self.branch, table, snapshot, names) if self._can_be_read(table, snapshot) else None
+
+    def _can_be_read(self, table: str, snapshot: int | None) -> bool:
+        """Whether PyIceberg can read a version: it knows no deletes by value."""
         metadata = self.branch.staged_metadata(table)
         found = None if metadata is None else meta.snapshot(metadata, snapshot)
-        if found is None or meta.has_deletes(found, "equality-deletes"):
-            return None
-        return columns_of(self.branch, table, snapshot, names)
+        return found is not None and not meta.has_deletes(found, "equality-deletes")
 
     def remove_keys(self, table: str, keys: KeySet) -> None:
         """Takes out all rows of the given keys, by delete files; NULL is a key like any other."""

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from icefield.declare import Accumulate
 from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import numbered
-from icefield.engine.difference import difference
+from icefield.engine.difference import ADDED, CHANGE, difference
 from icefield.engine.keyed import KeySet
 from icefield.engine.origin import visible
 from icefield.engine.quality import Split
@@ -83,6 +85,8 @@ class _Found:
     before: DataFrame
     output: DataFrame
     measures: Stored | None = None
+    #: Rows of touched keys that surely have none yet, where they were told apart from the output.
+    new: DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +124,11 @@ class _Update:
             return MostChanged(touched=touched.count, keys=0)
         finish: Finish = self.stage.finishes.get(name, lambda rows: rows)
         if name not in self.stage.apart:
-            found = self.renewal.merged(touched, self._published, like)
-            return _Found(touched=touched, before=found.before, output=finish(found.measures))
+            found = self.renewal.merged(touched, self._published, like, lambda: self.stage.is_proven(self.node))
+            new = None if found.new is None else finish(found.new)
+            return _Found(touched=touched, before=found.before, output=finish(found.measures), new=new)
         beside = self.stage.tables.before(measures_of(name))
-        found = self.renewal.merged(touched, beside, like)
+        found = self.renewal.merged(touched, beside, like, lambda: False)  # both tables are written by key
         measures = store(found.measures, self.scratch / "measures")
         before = touched.restrict(self._published)
         return _Found(touched=touched, before=before, output=finish(measures.frame), measures=measures)
@@ -144,7 +149,7 @@ class _Update:
             after = several.frame
             if not stage.is_proven(node):
                 require_own_keys(node, found.touched, after)
-        change = self._difference(found.before, after)
+        change = self._difference(found.before, after, found.new)
         failpoint("stage.before-write", node.name)
         fresh: Came | Given = Came(change) if several is None else Given(several)
         added, removed = put(stage.tables, node, self.state.rows, change, several, self.scratch)
@@ -162,8 +167,8 @@ class _Update:
             moves=Moves(self.state.version, came, Went(change).arrow if removed else None),
         )
 
-    def _difference(self, before: DataFrame, after: DataFrame) -> Stored:
-        """What goes and what comes, once equal pairs have cancelled; evaluated once."""
+    def _difference(self, before: DataFrame, after: DataFrame, new: DataFrame | None) -> Stored:
+        """What goes and what comes, once equal pairs have cancelled; evaluated once. What is `new` surely comes."""
         if set(before.columns) != set(after.columns):  # code that was accepted without a rebuild
             raise SchemaChanged(
                 f"the columns of {self.node.name} are {', '.join(before.columns)}, and its function gives"
@@ -172,6 +177,8 @@ class _Update:
                 remedy="let the table be rebuilt: run it without --accept, or with --full-refresh",
             )
         change = difference(before, after.select(*before.columns), self.node.volatile)
+        if new is not None:
+            change = change.unionByName(new.select(*before.columns).withColumn(CHANGE, F.lit(ADDED)))
         return store(numbered(change, self.state.version.number + 1), self.scratch / "difference")
 
     @property

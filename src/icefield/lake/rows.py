@@ -5,13 +5,15 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from icefield.lake import metadata as meta
+from icefield.lake.numbers import Marks, Ordered
 from icefield.lake.ops import open_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
     from pyiceberg.table import Table
@@ -43,7 +45,6 @@ def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted:
     Numbers mostly ascend with time: files that can have none of those that arrive are not even opened.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
     from pyiceberg.expressions import AlwaysFalse, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual, Or
 
     near: BooleanExpression = AlwaysFalse()
@@ -53,9 +54,13 @@ def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted:
     with _opened(branch, table) as found:
         scan = found.scan(row_filter=near, snapshot_id=snapshot, selected_fields=(column,))
         parts = scan.to_arrow_batch_reader()
-        values = pa.array(wanted).cast(parts.schema.field(column).type)
-        seen = [part.filter(pc.is_in(part[column], value_set=values)) for part in parts]
+        among = Marks.of([wanted]) or Ordered(wanted)  # with none wanted there is no part either
+        seen = [part.filter(pa.array(among.has(_numbers(part[column])))) for part in parts]
         return pa.Table.from_batches(seen, parts.schema)
+
+
+def _numbers(values: pa.Array) -> NDArray[np.int64]:
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _spans(ordered: NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -66,6 +71,25 @@ def _spans(ordered: NDArray[np.int64]) -> list[tuple[int, int]]:
     ends = [*sorted(int(at) for at in gaps.argsort()[-(_SPANS - 1) :]), len(ordered) - 1]
     firsts = [0, *(end + 1 for end in ends[:-1])]
     return [(int(ordered[first]), int(ordered[last])) for first, last in zip(firsts, ends, strict=True)]
+
+
+def values_of(branch: Branch, table: str, snapshot: int | None, column: str, most: int) -> pa.ChunkedArray | None:
+    """The different values of a column, however many rows there are; None where these are more than so many."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    with _opened(branch, table) as found:
+        parts = found.scan(snapshot_id=snapshot, selected_fields=(column,)).to_arrow_batch_reader()
+        seen, size = [pa.array([], parts.schema.field(column).type)], 0
+        for part in parts:
+            seen.append(pc.unique(part[column]))
+            size += len(seen[-1])
+            if size > 2 * most:
+                seen = [pc.unique(pa.chunked_array(seen))]
+                size = len(seen[0])
+                if size > most:
+                    return None
+    return pa.chunked_array([pc.unique(pa.chunked_array(seen))])
 
 
 def columns_of(branch: Branch, table: str, snapshot: int | None, columns: Sequence[str]) -> pa.Table:

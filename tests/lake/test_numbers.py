@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from icefield.engine.numbers import distinct, repeated
+from icefield.lake.numbers import Marks, Ordered, distinct, repeated
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -20,6 +20,24 @@ def test_numbers_are_told_apart(seed: int) -> None:
     assert distinct(values).tolist() == sorted(set(given))
     assert repeated(values).tolist() == sorted(n for n, times in Counter(given).items() if times > 1)
     assert values.tolist() == given, "what is given stays as it is"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_are_found_among_others(seed: int) -> None:
+    chance = random.Random(seed)
+    spread = chance.choice([1, 5, 2**58])
+    known = np.array([chance.randint(-9, 9) * spread for _ in range(chance.randint(1, 30))], np.int64)
+    values = np.array([chance.randint(-12, 12) * spread for _ in range(50)], np.int64)
+    wanted = [value in set(known.tolist()) for value in values.tolist()]
+    assert Ordered(distinct(known)).has(values).tolist() == wanted
+    marks = Marks.of([known[:3], known[3:]])
+    assert (marks is None) == (int(known.max()) - int(known.min()) > 8 * len(known))
+    if marks is not None:
+        assert marks.has(values).tolist() == wanted
+
+
+def test_no_numbers_have_no_marks() -> None:
+    assert Marks.of([]) is Marks.of([np.array([], np.int64)]) is None
 
 
 def test_many_numbers_take_no_longer_than_sorting_them() -> None:
