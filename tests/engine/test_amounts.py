@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from icefield.engine.amounts import Amounts
-from icefield.engine.session import start_session
 
 pytestmark = pytest.mark.spark
 
@@ -33,11 +32,6 @@ DO_NOT = [
     "first(name)",
     "sum(n) + rand()",
 ]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return start_session(app="tests", conf={}, log=tmp_path_factory.mktemp("amounts") / "log")
 
 
 @pytest.fixture(scope="module")

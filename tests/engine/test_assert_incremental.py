@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
 
 from icefield import accumulate, by_key
-from icefield.engine.session import start_session
 from icefield.testing import assert_incremental
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return start_session(app="tests", conf={}, log=Path(tmp_path_factory.mktemp("promise")) / "log")
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from icefield.engine.lineage import hands_through
 
 pytestmark = pytest.mark.spark
 
+
 HANDED = {
     "as it is": lambda rows: rows.select("v", "k"),
     "under a filter": lambda rows: rows.where("v > 1").withColumn("v", F.col("v") + 1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,17 +10,11 @@ from pyspark.sql import functions as F
 from icefield.declare import accumulate, append, by_key, collecting, files, lookup, ref, table
 from icefield.engine.frames import empty_frame
 from icefield.engine.proof import is_proven
-from icefield.engine.session import start_session
 from icefield.graph import build_graph
 
 pytestmark = pytest.mark.spark
 
 COLUMNS = "k BIGINT, g STRING, v DECIMAL(12,2), n INT"
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return start_session(app="tests", conf={}, log=Path(tmp_path_factory.mktemp("proof")) / "log")
 
 
 def proven(spark: Any, refresh: Any, function: Any, **inputs: Any) -> bool:

@@ -156,5 +156,9 @@ def test_whole_numbers_are_found_as_python_finds_them() -> None:
 
         wanted, known = column(20), column(40)
         missing = [value for value in wanted if value is not None and value not in known]
-        found = references._not_among(pa.chunked_array([wanted], kind), pa.chunked_array([known, known], kind))
+        absent = references._Absent.of(kind, pa.chunked_array([known, known], kind))
+        assert absent is not None
+        found = absent.among(pa.chunked_array([wanted], kind))
         assert found == (len(missing), missing[0] if missing else None), f"seed {seed}"
+        counted = absent.among(pa.chunked_array([wanted], kind), pa.chunked_array([[3] * len(wanted)], pa.int64()))
+        assert counted[0] == 3 * len(missing), f"seed {seed}"
