@@ -21,7 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "plan": "Show what a run would do now, and why. Nothing is started or changed.",
     "run": "Take in what has arrived, refresh what it touches, check it, and publish all of it at once, or nothing.",
     "check": "Evaluate the checks over the published lake. Nothing is changed; Spark is started.",
-    "verify": "Recompute tables aside and compare them, row for row, with what is published. Nothing is changed.",
+    "verify": "Recompute tables aside and compare them with the lake, row for row. Nothing is changed; Spark starts.",
     "sql": "Query one consistent version of the lake, in DuckDB's SQL. No JVM is started.",
     "table": "One table: what it is, and how it came to be.",
     "quarantine": "Rows that failed a check and wait, with their reasons.",

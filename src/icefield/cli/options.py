@@ -21,7 +21,11 @@ Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="SELECTO
 FullRefresh = Annotated[bool, typer.Option("--full-refresh", help="Compute the tables again from everything.")]
 Accept = Annotated[
     list[str] | None,
-    typer.Option("--accept", metavar="TABLE", help="Take its new code without a rebuild of the rows it has."),
+    typer.Option(
+        "--accept",
+        metavar="TABLE",
+        help="Take new code, new checks or foreign rows without a rebuild.",
+    ),
 ]
 AsOf = Annotated[
     str | None, typer.Option("--as-of", metavar="RUN|TIME", help="The lake as a run left it, or as it was at a time.")

@@ -46,7 +46,7 @@ def verify(
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Recompute tables aside and compare them, row for row, with what is published. Nothing is changed."""
+    """Recompute tables aside and compare them with the lake, row for row. Nothing is changed; Spark starts."""
     opened = open_project(project, profile)
     selection = selected(opened, words(tables), words(exclude))
     verdicts = verify_project(opened, selection, deep=deep, listener=lambda table: output.note(f"verifying {table}"))

@@ -58,7 +58,10 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "check": ("string", "the check's name"),
         "kind": ("string", "row, unique, references, table, fresh or reconciles"),
         "otherwise": ("string", "what happens where it does not hold"),
-        "status": ("string", "passed, warned, dropped, quarantined, failed, deferred or error"),
+        "status": (
+            "string",
+            "passed, warned, dropped, quarantined, failed, error or deferred (a table is not built)",
+        ),
         "failed_rows": ("long", "rows for which it did not hold"),
         "detail": ("string", "values seen, for checks of whole tables"),
         "seconds": ("double", "time the check took, where it was measured apart"),
