@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 CHANGE = "_icefield_change"
 REMOVED, ADDED = "removed", "added"
 _SIGN, _NET, _TIMES = "_icefield_sign", "_icefield_net", "_icefield_times"
+_WAS, _ROW = "_icefield_was", "_icefield_row"
 
 
 def difference(before: DataFrame, after: DataFrame, volatile: Sequence[str] = ()) -> DataFrame:
@@ -27,6 +30,27 @@ def difference(before: DataFrame, after: DataFrame, volatile: Sequence[str] = ()
     """
     signed = before.withColumn(_SIGN, F.lit(-1)).unionByName(after.withColumn(_SIGN, F.lit(1)))
     return _net(signed, before, volatile)
+
+
+def difference_of_pairs(
+    before: DataFrame, after: DataFrame, keys: Sequence[str], volatile: Sequence[str] = ()
+) -> DataFrame:
+    """The same, by a join: for rows of which a key has one at most before, and one after."""
+    fields = list(enumerate(after.schema))
+    renamed = [F.col(quoted(field.name)).alias(_was(n)) for n, field in fields]
+    old = before.select(*renamed, F.lit(True).alias(_WAS))  # noqa: FBT003 - Spark's literal
+    own = [F.col(quoted(f.name)).eqNullSafe(F.col(_was(n))) for n, f in fields if f.name in keys]
+    equal = [_comparable(f).eqNullSafe(_comparable(f, _was(n))) for n, f in fields if f.name not in volatile]
+    same = F.coalesce(F.col(_WAS) & reduce(and_, equal), F.lit(False))  # noqa: FBT003
+    came = F.struct(*(F.col(quoted(f.name)) for _, f in fields), F.lit(ADDED).alias(CHANGE))
+    went = F.struct(*(F.col(_was(n)).alias(f.name) for n, f in fields), F.lit(REMOVED).alias(CHANGE))
+    told = F.when(F.col(_WAS), F.array(went, came)).otherwise(F.array(came))
+    pairs = after.join(old, reduce(and_, own), "left").where(~same)
+    return pairs.select(F.explode(told).alias(_ROW)).select(f"{_ROW}.*")
+
+
+def _was(number: int) -> str:
+    return f"_icefield_was_{number}"
 
 
 def net(changes: DataFrame, volatile: Sequence[str] = ()) -> DataFrame:
@@ -49,9 +73,9 @@ def _net(signed: DataFrame, like: DataFrame, volatile: Sequence[str]) -> DataFra
     return counted.select(*columns, side, times).drop(_TIMES)
 
 
-def _comparable(field: StructField) -> Column:
+def _comparable(field: StructField, name: str = "") -> Column:
     """A value that rows can be grouped by: Spark groups by everything but maps."""
-    column = F.col(quoted(field.name))
+    column = F.col(quoted(name or field.name))
     return F.array_sort(F.map_entries(column)) if isinstance(field.dataType, MapType) else column
 
 

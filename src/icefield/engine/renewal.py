@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType
 
 from icefield.declare import Accumulate
 from icefield.engine.changes import Change, change_of
 from icefield.engine.difference import ADDED, REMOVED
 from icefield.engine.keyed import KeySet, key_of, key_set, keys_in
+from icefield.engine.repeats import small
 from icefield.engine.scratch import Stored, store
 from icefield.engine.tables import quoted
 from icefield.errors import PromiseBroken
@@ -22,14 +24,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     from icefield.engine.tables import Tables
     from icefield.graph import Edge, Node
     from icefield.plan import Range
 
-#: Of more keys than this those that are new are told apart, if the others are less than every fourth.
-MANY, _FEW = 1_000_000, 4
+#: More keys than this are joined with what is stored, where they can be.
+MANY = 100_000
+#: DECIMALs of so many digits give up the last one in a sum of two, if more than so many are behind the point.
+_LONG, _KEPT = 38, 6
 _SIDE, _AGAIN, _ROW, _OLD = "_icefield_side", "_icefield_again", "_icefield_row", "stored"
 
 
@@ -121,17 +125,15 @@ class Renewal:
     def merged(self, delta: KeySet, stored: DataFrame, like: StructType, is_sure: Callable[[], bool]) -> Merged:
         """The measures of every touched key after the change; keys that cannot be merged exactly are computed again.
 
-        `is_sure`: whether the function surely gives one row a key. Then keys that have none yet need no merge.
+        `is_sure`: whether the function surely gives one row a key. Many rows that only came are joined with what is
+        stored then, which takes a fraction of the time.
         """
-        if delta.count <= MANY or not is_sure() or _removes(delta):
+        joined = delta.count > MANY and is_sure() and _adds_up(self.node, like) and not _removes(delta)
+        if not joined:
             return self._merged(delta.stored.frame, delta.restrict(stored), like)
         old = store(delta.restrict(stored), self.scratch / "old")
-        known = KeySet(self.node.keys, old, old.count())
-        if known.count * _FEW > delta.count:
-            return self._merged(delta.stored.frame, old.frame, like)
-        found = self._merged(known.restrict(delta.stored.frame), old.frame, like)
-        new = known.without(delta.stored.frame).select(*(quoted(field.name) for field in like))
-        return Merged(found.before, found.measures, new)
+        known = old.count()
+        return Merged(old.frame, with_added(self.node, delta.stored.frame, small(old.frame, known), like), known)
 
     def _merged(self, delta: DataFrame, stored: DataFrame, like: StructType) -> Merged:
         measures = [quoted(field.name) for field in like]
@@ -153,17 +155,45 @@ class Renewal:
 class Merged:
     """Touched keys: the rows that hold their measures now, and the measures they are to have.
 
-    `new` are those of keys that surely have no row yet, where they were told apart.
+    `pairs`: how many rows there are now, where each key surely has one at most before, and one after.
     """
 
     before: DataFrame
     measures: DataFrame
-    new: DataFrame | None = None
+    pairs: int | None = None
 
 
 def _removes(delta: KeySet) -> bool:
     """Whether rows went, too."""
     return any(pc.any(pc.equal(part[_SIDE], REMOVED)).as_py() for part in delta.stored.batches([_SIDE]))
+
+
+def _adds_up(node: Node, like: StructType) -> bool:
+    """Whether `+` gives up no digits of any sum."""
+    assert isinstance(node.refresh, Accumulate)
+    sums = [like[name].dataType for name, how in node.refresh.measures.items() if how == "sum"]
+    return not any(isinstance(kind, DecimalType) and kind.precision == _LONG and kind.scale > _KEPT for kind in sums)
+
+
+def with_added(node: Node, delta: DataFrame, stored: DataFrame, like: StructType) -> DataFrame:
+    """The measures of what came, with those that are stored; both have one row a key at most."""
+    assert isinstance(node.refresh, Accumulate)
+    names = [field.name for field in like]
+    old = stored.select(*(F.col(quoted(name)).alias(_part(_OLD, n)) for n, name in enumerate(names)))
+    place = {name: F.col(_part(_OLD, n)) for n, name in enumerate(names)}
+    same = reduce(lambda a, b: a & b, [F.col(quoted(key)).eqNullSafe(place[key]) for key in node.keys])
+    joined = delta.join(old, same, "left")
+    return joined.select(*(_with_old(node.refresh.measures.get(f.name), place[f.name], f) for f in like))
+
+
+def _with_old(how: str | None, old: Column, field: StructField) -> Column:
+    new = F.col(quoted(field.name))
+    value = new  # of a key
+    if how == "sum":
+        value = F.coalesce(old + new, old, new)
+    elif how is not None:
+        value = F.least(old, new) if how == "min" else F.greatest(old, new)
+    return value.cast(field.dataType).alias(field.name)
 
 
 def merged_halves(node: Node, one: DataFrame, other: DataFrame, like: StructType) -> DataFrame:

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from icefield.declare import Accumulate
 from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import numbered
-from icefield.engine.difference import ADDED, CHANGE, difference
+from icefield.engine.difference import difference, difference_of_pairs
 from icefield.engine.keyed import KeySet
 from icefield.engine.origin import visible
 from icefield.engine.quality import Split
+from icefield.engine.repeats import small
 from icefield.engine.replacing import Came, Given, Went, put, replace_keys, require_own_keys, tell
 from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import Moves, Seen
@@ -85,8 +84,8 @@ class _Found:
     before: DataFrame
     output: DataFrame
     measures: Stored | None = None
-    #: Rows of touched keys that surely have none yet, where they were told apart from the output.
-    new: DataFrame | None = None
+    #: How many rows `before` are, where each key surely has one at most, and one in the output.
+    pairs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +124,7 @@ class _Update:
         finish: Finish = self.stage.finishes.get(name, lambda rows: rows)
         if name not in self.stage.apart:
             found = self.renewal.merged(touched, self._published, like, lambda: self.stage.is_proven(self.node))
-            new = None if found.new is None else finish(found.new)
-            return _Found(touched=touched, before=found.before, output=finish(found.measures), new=new)
+            return _Found(touched=touched, before=found.before, output=finish(found.measures), pairs=found.pairs)
         beside = self.stage.tables.before(measures_of(name))
         found = self.renewal.merged(touched, beside, like, lambda: False)  # both tables are written by key
         measures = store(found.measures, self.scratch / "measures")
@@ -149,7 +147,7 @@ class _Update:
             after = several.frame
             if not stage.is_proven(node):
                 require_own_keys(node, found.touched, after)
-        change = self._difference(found.before, after, found.new)
+        change = self._difference(found.before, after, found.pairs)
         failpoint("stage.before-write", node.name)
         fresh: Came | Given = Came(change) if several is None else Given(several)
         added, removed = put(stage.tables, node, self.state.rows, change, several, self.scratch)
@@ -167,8 +165,8 @@ class _Update:
             moves=Moves(self.state.version, came, Went(change).arrow if removed else None),
         )
 
-    def _difference(self, before: DataFrame, after: DataFrame, new: DataFrame | None) -> Stored:
-        """What goes and what comes, once equal pairs have cancelled; evaluated once. What is `new` surely comes."""
+    def _difference(self, before: DataFrame, after: DataFrame, pairs: int | None) -> Stored:
+        """What goes and what comes, once equal pairs have cancelled; evaluated once."""
         if set(before.columns) != set(after.columns):  # code that was accepted without a rebuild
             raise SchemaChanged(
                 f"the columns of {self.node.name} are {', '.join(before.columns)}, and its function gives"
@@ -176,9 +174,11 @@ class _Update:
                 where=str(self.node.location),
                 remedy="let the table be rebuilt: run it without --accept, or with --full-refresh",
             )
-        change = difference(before, after.select(*before.columns), self.node.volatile)
-        if new is not None:
-            change = change.unionByName(new.select(*before.columns).withColumn(CHANGE, F.lit(ADDED)))
+        after = after.select(*before.columns)
+        if pairs is None:
+            change = difference(before, after, self.node.volatile)
+        else:
+            change = difference_of_pairs(small(before, pairs), after, self.node.keys, self.node.volatile)
         return store(numbered(change, self.state.version.number + 1), self.scratch / "difference")
 
     @property

@@ -68,7 +68,8 @@ def _spans(ordered: NDArray[np.int64]) -> list[tuple[int, int]]:
     if not len(ordered):
         return []
     gaps = ordered[1:].astype(float) - ordered[:-1].astype(float)  # whole numbers would overflow
-    ends = [*sorted(int(at) for at in gaps.argsort()[-(_SPANS - 1) :]), len(ordered) - 1]
+    widest = np.argpartition(gaps, -(_SPANS - 1))[-(_SPANS - 1) :] if len(gaps) >= _SPANS else np.arange(len(gaps))
+    ends = [*sorted(int(at) for at in widest), len(ordered) - 1]
     firsts = [0, *(end + 1 for end in ends[:-1])]
     return [(int(ordered[first]), int(ordered[last])) for first, last in zip(firsts, ends, strict=True)]
 
