@@ -59,6 +59,7 @@ class Across:
     #: Tables that this run was to make or refresh: one that is not there now could not be made.
     due: Collection[str]
     _done: set[CrossCheck] = field(default_factory=set)
+    _looked: set[str] = field(default_factory=set)
     _seen: list[tuple[str, Seen]] = field(default_factory=list)
     _held: dict[str, Held] = field(default_factory=dict)
 
@@ -94,6 +95,7 @@ class Across:
     def _read(self, name: str) -> Any:
         from icefield.engine.looking import look  # noqa: PLC0415 - pyspark
 
+        self._looked.add(name)
         if (state := self.states.get(name)) is None:
             return None
         seen = look(self.stage.tables, state, self.published.get(name), self.staged.get(name))
@@ -102,8 +104,8 @@ class Across:
 
     @property
     def relied(self) -> frozenset[str]:
-        """The tables that checks looked at."""
-        return frozenset(name for name, _ in self._seen)
+        """The tables that checks looked at, or looked for."""
+        return frozenset(self._looked)
 
     def remember(self) -> None:
         """Lets the staged tables carry what was found out, for the next run to follow."""
