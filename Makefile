@@ -39,7 +39,7 @@ faults: setup ## Stop runs at every failpoint, in every way
 
 soak: setup ## Concurrency for a minute, then random histories of a lake for about an hour (SEED=n repeats one)
 	@ICEFIELD_SOAK_SECONDS=60 $(BIN)/pytest -m soak $(ARGS)
-	@ICEFIELD_EXACT_SEED=$(SEED) ICEFIELD_EXACT_STEPS=640 $(BIN)/pytest tests/run/test_exact.py -s $(ARGS)
+	@ICEFIELD_EXACT_SEED=$(SEED) ICEFIELD_EXACT_STEPS=2400 $(BIN)/pytest tests/run/test_exact.py -s $(ARGS)
 
 bench: setup ## Measure against PySpark, DuckDB, dbt and Polars (ARGS="--only startup" to choose); results in bench/results
 	@$(BIN)/python bench/run.py $(ARGS)

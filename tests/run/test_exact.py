@@ -4,7 +4,7 @@ A machine draws a graph of all refresh kinds, then lets files arrive, be correct
 changes code, compacts, expires, rolls back and crashes. The functions are written twice: for Spark, and over lists as
 the oracle.
 
-    ICEFIELD_EXACT_SEED=7 ICEFIELD_EXACT_STEPS=400 pytest tests/run/test_exact.py      # make soak: for an hour
+    ICEFIELD_EXACT_SEED=7 ICEFIELD_EXACT_STEPS=2400 pytest tests/run/test_exact.py      # make soak: for an hour
 """
 
 from __future__ import annotations
