@@ -303,6 +303,32 @@ def test_a_broken_promise_is_refused_before_anything_is_written(tmp_path: Path, 
     assert "bronze.orders" not in project.lake.pointers()
 
 
+SOUND = """
+KNOWN = expect("known", "brand <> 'x'", otherwise="drop")
+
+
+@table("silver.named", refresh=append(), volatile=["seen_at"], checks=[KNOWN])
+def named(orders):
+    return orders.select("id", F.col("customer").alias("brand"), F.current_timestamp().alias("seen_at"))
+
+
+@table("gold.wide", refresh=accumulate("customer", ann="sum", bob="sum"))
+def wide(orders):
+    both = orders.withColumn("kind", F.col("customer"))
+    return both.groupBy("customer").pivot("kind", ["ann", "bob"]).agg(F.sum("amount"))
+"""
+
+
+@pytest.mark.usefixtures("always")
+def test_what_only_looks_like_a_broken_promise_is_taken(tmp_path: Path) -> None:
+    """A clock in a volatile column is none of the check's; a pivot is two groups of Spark's, one of the author's."""
+    project = project_of(tmp_path, SOUND)
+    assert project.run().status == "published"
+    project.land("2.csv", [order(3, "ann", "2.50"), order(4, "")])
+    assert outcome(project.run(), "gold.wide").action == "update"
+    require_exact(project, "gold.wide")
+
+
 def test_what_stands_beside_a_table_follows_a_change_of_its_columns(tmp_path: Path) -> None:
     """Measures kept beside, and the changes told, are icefield's own: nobody has to make them anew by hand."""
     project = project_of(tmp_path, BESIDE.replace("{measures}", "n='count', m='last'").replace("{more}", LAST))

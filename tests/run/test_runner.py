@@ -358,6 +358,15 @@ def test_changed_comments_reach_the_catalog_and_partitions_come_with_a_full_refr
     assert project.run(full_refresh=True).status == "published"
     metadata = meta.load(project.lake.pointers()["bronze.orders"])
     assert meta.partitioned_by(metadata) == ("days(at)", "customer")
+    again = declared.format(comment="Every order.", column="customer").replace(
+        "return rows", "return rows.where('true')"
+    )
+    project.declare(again.replace("refresh=append()", 'refresh=append(), partitioned_by=["days(at)", "customer"]'))
+    before = metadata["current-snapshot-id"]
+    assert project.run().status == "published"
+    metadata = meta.load(project.lake.pointers()["bronze.orders"])
+    assert (metadata["current-snapshot-id"], metadata["properties"]["comment"]) == (before, "Every order.")
+    assert meta.column_comments(metadata)["customer"] == "customer"
     project.land("c.csv", [order(3)])
     assert project.run().status == "published"
     assert sorted(project.ask("SELECT id FROM bronze.orders")) == [(1,), (2,), (3,)]
@@ -368,14 +377,21 @@ def test_a_table_that_was_dropped_does_not_begin_with_a_version_that_is_known(tm
         tmp_path, NO_CHECKS + "\n\n@table('gold.twice', refresh=append())\ndef twice(orders):\n    return orders\n"
     )
     project.land("a.csv", [order(1)])
+    gone = project.land("b.csv", [order(2)])
     assert project.run().status == "published"
     lake = project.lake
     catalog = SqlCatalog(LAKE, uri=f"sqlite:///{lake.catalog.path}", warehouse=str(lake.warehouse))
     catalog.drop_table("bronze.orders")
     catalog.close()
     project.land("a.csv", [order(7)])
+    gone.unlink()
     assert project.run().status == "published"
     assert project.ask("SELECT id FROM gold.twice") == [(7,)]
+    project.land("c.csv", [order(8)])
+    assert project.run().status == "published"
+    assert project.run(full_refresh=True).status == "published", "the file that is gone was never in this table"
+    assert [verdict.status for verdict in Lake(project.root).verify(deep=True)] == ["exact", "exact"]
+    assert sorted(project.ask("SELECT id FROM gold.twice")) == [(7,), (8,)]
 
 
 def test_a_deep_verification_does_not_read_files_that_wait(tmp_path: Path) -> None:
@@ -389,7 +405,8 @@ def test_a_deep_verification_does_not_read_files_that_wait(tmp_path: Path) -> No
 def test_a_setting_of_sparks_that_changes_what_a_query_means_is_changed_code(tmp_path: Path) -> None:
     project = tiny(tmp_path, NO_CHECKS)
     marks = []
-    for spark in ({}, {"spark.sql.shuffle.partitions": "3"}, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+    zone = "spark.sql.session.timeZone"
+    for spark in ({}, {"spark.sql.shuffle.partitions": "3"}, {zone: "UTC"}, {zone: "Europe/Berlin"}):
         project.declare(NO_CHECKS, spark=spark)
         marks.append(open_project(project.root).graph["bronze.orders"].fingerprint)
-    assert marks[0] == marks[1] != marks[2]
+    assert marks[0] == marks[1] == marks[2] != marks[3]

@@ -23,8 +23,11 @@ def filed(
     if received is None or step.arrivals is None:
         return []
     before = {file.path: file for file in step.arrivals.taken}
-    common = {"table": step.table, "run": run, "sequence": step.arrivals.next_sequence}
-    gone = [{**common, **_withdrawn(file)} for file in step.arrivals.gone]
+    sequence = step.arrivals.next_sequence
+    common = {"table": step.table, "run": run, "sequence": sequence}
+    former = [file for file in step.arrivals.former if not file.withdrawn]
+    gone = [{**common, **_withdrawn(file)} for file in (*step.arrivals.gone, *former)]
+    common["sequence"] = sequence + bool(former)  # a file may be among those and be taken again
     return gone + [
         {
             **common,

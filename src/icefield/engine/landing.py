@@ -84,7 +84,9 @@ def arrivals(root: Path, source: Files, known: FilesTaken | None, taken: Callabl
     landed = list_landed(root, source)
     if known is not None and _digest(landed) == known.digest and not _is_owed(source, landed, known):
         return Arrivals(landed=landed)
-    noted = taken() if known is not None else ()
+    if known is None:  # if files were noted all the same, they were those of a table that was dropped
+        return Arrivals(landed=landed, new=landed, former=tuple(taken()))
+    noted = taken()
     remembered = {file.path: file for file in noted if not file.withdrawn}
     new: list[LandedFile] = []
     touched: list[LandedFile] = []

@@ -13,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_type
 
 from icefield.engine.lineage import expressions, has_subquery
 from icefield.engine.promises import CHANGING
 from icefield.engine.scratch import store
+from icefield.engine.seen import IN_MEMORY
 from icefield.engine.tables import quoted
 from icefield.lake.numbers import Marks
 
@@ -93,16 +95,18 @@ def _count(
 ) -> tuple[int, object]:
     column = quoted(check.column)
     chosen = rows.frame.where(check.where).where(f"{column} IS NOT NULL")
-    # Counted by value before they are compared: few values go through the shuffle, not all rows.
-    counted = chosen.groupBy(column).agg(F.count("*").alias(_ROWS))
-    if known is not None:
+    absent = None if known is None else _Absent.of(to_arrow_type(rows.frame.schema[check.column].dataType), known)
+    if absent is not None and rows.fit:
         wanted = rows.columns([check.column]) if check.where == "true" else None
         if wanted is None:
-            wanted = store(chosen.select(column) if rows.fit else counted, scratch).arrow()
-        absent = _Absent.of(wanted[check.column].type, known)
-        if absent is not None:
-            return absent.among(wanted[check.column], wanted[_ROWS] if _ROWS in wanted.column_names else None)
-    missing = counted.join(others.frame.select(column).distinct(), check.column, "left_anti")
+            wanted = store(chosen.select(column), scratch).arrow()
+        return absent.among(wanted[check.column])
+    # Counted by value before they are compared: few values go through the shuffle, not all rows.
+    counted = store(chosen.groupBy(column).agg(F.count("*").alias(_ROWS)), scratch)
+    if absent is not None and counted.count() <= IN_MEMORY:
+        values = counted.arrow()
+        return absent.among(values[check.column], values[_ROWS])
+    missing = counted.frame.join(others.frame.select(column).distinct(), check.column, "left_anti")
     total = missing.agg(F.sum(_ROWS), F.first(column)).first()
     assert total is not None
     return int(total[0] or 0), total[1]
@@ -118,8 +122,9 @@ class _Absent:
     @classmethod
     def of(cls, kind: pa.DataType, known: pa.ChunkedArray) -> _Absent | None:
         """For values of a type; None where that is not the type of the known ones."""
-        if kind != known.type and not (pa.types.is_string(kind) and pa.types.is_large_string(known.type)):
-            return None  # texts are the one for Spark, and the other for PyIceberg
+        texts = [pa.types.is_string(one) or pa.types.is_large_string(one) for one in (kind, known.type)]
+        if kind != known.type and not all(texts):  # texts are long ones for PyIceberg
+            return None
         if not pa.types.is_integer(known.type):
             return cls(known, None)
         return cls(known, Marks.of([_numbers(chunk.drop_null()) for chunk in known.chunks]))

@@ -14,7 +14,7 @@ from icefield.declare import Accumulate
 from icefield.engine.changes import Change, change_of
 from icefield.engine.difference import ADDED, REMOVED
 from icefield.engine.keyed import KeySet, key_of, key_set, keys_in
-from icefield.engine.repeats import small
+from icefield.engine.repeats import sent
 from icefield.engine.scratch import Stored, store
 from icefield.engine.tables import quoted
 from icefield.errors import PromiseBroken
@@ -132,8 +132,8 @@ class Renewal:
         if not joined:
             return self._merged(delta.stored.frame, delta.restrict(stored), like)
         old = store(delta.restrict(stored), self.scratch / "old")
-        known = old.count()
-        return Merged(old.frame, with_added(self.node, delta.stored.frame, small(old.frame, known), like), known)
+        known = sent(old.frame, old.count())
+        return Merged(known, with_added(self.node, delta.stored.frame, known, like), pairs=True)
 
     def _merged(self, delta: DataFrame, stored: DataFrame, like: StructType) -> Merged:
         measures = [quoted(field.name) for field in like]
@@ -155,12 +155,12 @@ class Renewal:
 class Merged:
     """Touched keys: the rows that hold their measures now, and the measures they are to have.
 
-    `pairs`: how many rows there are now, where each key surely has one at most before, and one after.
+    `pairs`: each key surely has one row at most before, and one after.
     """
 
     before: DataFrame
     measures: DataFrame
-    pairs: int | None = None
+    pairs: bool = False
 
 
 def _removes(delta: KeySet) -> bool:
@@ -190,7 +190,7 @@ def _with_old(how: str | None, old: Column, field: StructField) -> Column:
     new = F.col(quoted(field.name))
     value = new  # of a key
     if how == "sum":
-        value = F.coalesce(old + new, old, new)
+        value = F.when(old.isNull(), new).when(new.isNull(), old).otherwise(old + new)
     elif how is not None:
         value = F.least(old, new) if how == "min" else F.greatest(old, new)
     return value.cast(field.dataType).alias(field.name)

@@ -26,6 +26,7 @@ _HASH = "_icefield_hash"
 _IN_MEMORY = 20_000_000
 #: Up to so many rows a side of a join is sent to everyone, and up to so many values are listed in a condition.
 SMALL, _LISTED = 1_000_000, 2_000
+_SENT = 200_000
 
 
 class Keys:
@@ -88,6 +89,11 @@ def flagged(rows: DataFrame, value: Column, wanted: NDArray[np.int64], flag: str
 def small(frame: DataFrame, count: int) -> DataFrame:
     """A side of a join, with a word to Spark where it is small."""
     return F.broadcast(frame) if count <= SMALL else frame
+
+
+def sent(rows: DataFrame, count: int) -> DataFrame:
+    """The same for whole rows, which are longer than keys."""
+    return F.broadcast(rows) if count <= _SENT else rows
 
 
 def repeated_rows(keys: pa.Table) -> tuple[int, int, tuple[Any, ...]]:

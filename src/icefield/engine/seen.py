@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from icefield.graph.state import Version
 
 #: Of more rows than this no column is read into memory.
-_IN_MEMORY = 20_000_000
+IN_MEMORY = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Seen:
     @property
     def fit(self) -> bool:
         """Whether they are few enough for columns in memory."""
-        return self.count is not None and self.count <= _IN_MEMORY
+        return self.count is not None and self.count <= IN_MEMORY
 
     def amount(self, expression: str) -> object:
         """An aggregate over all of them."""
@@ -61,7 +61,7 @@ class Seen:
         if self.fit or self.read_values is None or not are_plain(self.frame.schema, [name]):
             found = self.columns([name])
             return None if found is None else found[name]
-        return self.read_values(name, _IN_MEMORY)
+        return self.read_values(name, IN_MEMORY)
 
 
 @dataclass(frozen=True, slots=True)

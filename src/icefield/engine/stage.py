@@ -251,7 +251,7 @@ class Stage:
         changed = state is None or not self._is_same(node, step, state, added, removed)
         epoch = changed and step.action != "append"
         if not changed:
-            self._take_back(node.name)
+            self._take_back(node)
             added = removed = 0
         elif step.action == "refresh" and state is not None and (told := self._tell_difference(node, state)):
             touched, epoch = (*touched, told), False
@@ -309,12 +309,14 @@ class Stage:
         before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
         return before.columns == after.columns and same_rows(before, after, node.volatile)
 
-    def _take_back(self, table: str) -> None:
-        """Leaves the table at its old version; only columns that were added stay."""
-        base, staged = self.tables.branch.base_metadata(table), self.tables.branch.staged_metadata(table)
-        if base is not None and staged is not None and base["current-schema-id"] == staged["current-schema-id"]:
-            self.tables.branch.prepare(table)
-            shutil.rmtree(self.tables.branch.lake.table_folder(table) / "data" / self.run, ignore_errors=True)
+    def _take_back(self, node: Node) -> None:
+        """Leaves the table at its old version; only columns that were added stay, and what is said of them."""
+        branch = self.tables.branch
+        base, staged = branch.base_metadata(node.name), branch.staged_metadata(node.name)
+        if base is not None and staged is not None and meta.has_same_columns(base, staged):
+            branch.prepare(node.name)
+            shutil.rmtree(branch.lake.table_folder(node.name) / "data" / self.run, ignore_errors=True)
+            self.tables.comment(node.name, node, node.comment)
 
     def _counts(self, table: str) -> tuple[int, int]:
         """Rows that the staged snapshot added and removed, as Iceberg counted them while writing."""

@@ -119,10 +119,11 @@ class Tables:
             self.create(table, schema, node, comment, replace=True)
         else:
             self.evolve(table, schema, node)
-            self._comment(table, node, comment)
+            self.comment(table, node, comment)
 
     def _is_laid_out(self, table: str, node: Node | None) -> bool:
-        return set(self.partitioned_by(table)) == set(node.partitioned_by if node else ())
+        declared = node.partitioned_by if node else ()
+        return {part.lower() for part in self.partitioned_by(table)} == {part.lower() for part in declared}
 
     def partitioned_by(self, table: str) -> tuple[str, ...]:
         """What a table is partitioned by, which may be something else than is declared by now."""
@@ -147,7 +148,7 @@ class Tables:
             listed = ", ".join(_column(field.name, field.dataType.simpleString(), _comments(node)) for field in added)
             self.spark.sql(f"ALTER TABLE {self.qualified(table)} ADD COLUMNS ({listed})")
 
-    def _comment(self, table: str, node: Node | None, comment: str) -> None:
+    def comment(self, table: str, node: Node | None, comment: str) -> None:
         """Lets the table have the comments that are declared now."""
         metadata = self.branch.staged_metadata(table)
         assert metadata is not None

@@ -13,7 +13,6 @@ from icefield.engine.difference import difference, difference_of_pairs
 from icefield.engine.keyed import KeySet
 from icefield.engine.origin import visible
 from icefield.engine.quality import Split
-from icefield.engine.repeats import small
 from icefield.engine.replacing import Came, Given, Went, put, replace_keys, require_own_keys, tell
 from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import Moves, Seen
@@ -84,8 +83,8 @@ class _Found:
     before: DataFrame
     output: DataFrame
     measures: Stored | None = None
-    #: How many rows `before` are, where each key surely has one at most, and one in the output.
-    pairs: int | None = None
+    #: Each key surely has one row at most before, and one in the output.
+    pairs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ class _Update:
             after = several.frame
             if not stage.is_proven(node):
                 require_own_keys(node, found.touched, after)
-        change = self._difference(found.before, after, found.pairs)
+        change = self._difference(found.before, after, pairs=found.pairs)
         failpoint("stage.before-write", node.name)
         fresh: Came | Given = Came(change) if several is None else Given(several)
         added, removed = put(stage.tables, node, self.state.rows, change, several, self.scratch)
@@ -165,7 +164,7 @@ class _Update:
             moves=Moves(self.state.version, came, Went(change).arrow if removed else None),
         )
 
-    def _difference(self, before: DataFrame, after: DataFrame, pairs: int | None) -> Stored:
+    def _difference(self, before: DataFrame, after: DataFrame, *, pairs: bool) -> Stored:
         """What goes and what comes, once equal pairs have cancelled; evaluated once."""
         if set(before.columns) != set(after.columns):  # code that was accepted without a rebuild
             raise SchemaChanged(
@@ -175,10 +174,10 @@ class _Update:
                 remedy="let the table be rebuilt: run it without --accept, or with --full-refresh",
             )
         after = after.select(*before.columns)
-        if pairs is None:
-            change = difference(before, after, self.node.volatile)
+        if pairs:
+            change = difference_of_pairs(before, after, self.node.keys, self.node.volatile)
         else:
-            change = difference_of_pairs(small(before, pairs), after, self.node.keys, self.node.volatile)
+            change = difference(before, after, self.node.volatile)
         return store(numbered(change, self.state.version.number + 1), self.scratch / "difference")
 
     @property

@@ -113,16 +113,22 @@ class Arrivals:
     gone: tuple[TakenFile, ...] = ()
     taken: tuple[TakenFile, ...] = ()
     withdrawn: tuple[TakenFile, ...] = ()
+    #: Files of a table of this name that was dropped: nothing is left of them.
+    former: tuple[TakenFile, ...] = ()
 
     @property
     def next_order(self) -> int:
         """The place in the order of arrival for the next new file; no two files ever have the same."""
-        return max((file.order for file in (*self.taken, *self.withdrawn)), default=-1) + 1
+        return max((file.order for file in self._noted), default=-1) + 1
 
     @property
     def next_sequence(self) -> int:
         """What comes after everything that was noted of files."""
-        return max((file.sequence for file in (*self.taken, *self.withdrawn)), default=0) + 1
+        return max((file.sequence for file in self._noted), default=0) + 1
+
+    @property
+    def _noted(self) -> tuple[TakenFile, ...]:
+        return (*self.taken, *self.withdrawn, *self.former)
 
     @property
     def new_bytes(self) -> int:

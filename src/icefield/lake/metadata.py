@@ -68,6 +68,17 @@ def column_comments(metadata: Metadata) -> dict[str, str]:
     return {field["name"]: field.get("doc", "") for field in _schema(metadata)["fields"]}
 
 
+def has_same_columns(one: Metadata, other: Metadata) -> bool:
+    """Whether both have the same columns, whatever is said of them."""
+    return bool(_undocumented(_schema(one)["fields"]) == _undocumented(_schema(other)["fields"]))
+
+
+def _undocumented(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _undocumented(value) for key, value in content.items() if key != "doc"}
+    return [_undocumented(value) for value in content] if isinstance(content, list) else content
+
+
 def _schema(metadata: Metadata) -> Metadata:
     current = metadata["current-schema-id"]
     return next(schema for schema in metadata["schemas"] if schema["schema-id"] == current)

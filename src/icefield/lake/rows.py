@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from numpy.typing import NDArray
-    from pyiceberg.table import Table
+    from pyiceberg.table import DataScan, Table
 
     from icefield.lake.branch import Branch
 
 #: So many spans of numbers are told apart, so that a few old ones among many new do not mean that all is read.
 _SPANS = 16
+#: So many files are read at once.
+_FILES = 4
 
 
 @contextmanager
@@ -53,10 +55,27 @@ def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted:
         near = Or(near, And(above, below))
     with _opened(branch, table) as found:
         scan = found.scan(row_filter=near, snapshot_id=snapshot, selected_fields=(column,))
-        parts = scan.to_arrow_batch_reader()
         among = Marks.of([wanted]) or Ordered(wanted)  # with none wanted there is no part either
-        seen = [part.filter(pa.array(among.has(_numbers(part[column])))) for part in parts]
-        return pa.Table.from_batches(seen, parts.schema)
+        kind = _kind(scan, column)
+        seen = [part.filter(pa.array(among.has(_numbers(part)))) for part in _parts(found, scan, column)]
+        return pa.table({column: pa.chunked_array(seen, kind)})
+
+
+def _kind(scan: DataScan, column: str) -> pa.DataType:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return schema_to_pyarrow(scan.projection()).field(column).type
+
+
+def _parts(table: Table, scan: DataScan, column: str) -> Iterator[pa.Array]:
+    """A column of what a scan finds, a few files at a time: PyIceberg's own reader reads all of them ahead."""
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    arrow = ArrowScan(table.metadata, table.io, scan.projection(), scan.row_filter, scan.case_sensitive)
+    kind, files = _kind(scan, column), list(scan.plan_files())
+    for first in range(0, len(files), _FILES):
+        for part in arrow.to_record_batches(files[first : first + _FILES]):
+            yield part[column].cast(kind)
 
 
 def _numbers(values: pa.Array) -> NDArray[np.int64]:
@@ -75,20 +94,20 @@ def _spans(ordered: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def values_of(branch: Branch, table: str, snapshot: int | None, column: str, most: int) -> pa.ChunkedArray | None:
-    """The different values of a column, however many rows there are; None where these are more than so many."""
+    """The different values of a column, of however many rows; None where they are about half of `most`, or more."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     with _opened(branch, table) as found:
-        parts = found.scan(snapshot_id=snapshot, selected_fields=(column,)).to_arrow_batch_reader()
-        seen, size = [pa.array([], parts.schema.field(column).type)], 0
-        for part in parts:
-            seen.append(pc.unique(part[column]))
+        scan = found.scan(snapshot_id=snapshot, selected_fields=(column,))
+        seen, size = [pa.array([], _kind(scan, column))], 0
+        for part in _parts(found, scan, column):
+            seen.append(pc.unique(part))
             size += len(seen[-1])
-            if size > 2 * most:
+            if size > most:
                 seen = [pc.unique(pa.chunked_array(seen))]
                 size = len(seen[0])
-                if size > most:
+                if size > most // 2:  # else it would be folded again and again
                     return None
     return pa.chunked_array([pc.unique(pa.chunked_array(seen))])
 

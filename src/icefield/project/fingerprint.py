@@ -25,6 +25,12 @@ _MEANING = (
     "spark.sql.mapKeyDedupPolicy",
     "spark.sql.storeAssignmentPolicy",
 )
+#: What they are where nobody says it.
+_DEFAULTS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+}
 
 
 def fingerprint(table: Table, edges: tuple[Edge, ...], code: Code, spark: Mapping[str, str]) -> str:
@@ -36,8 +42,12 @@ def fingerprint(table: Table, edges: tuple[Edge, ...], code: Code, spark: Mappin
         "refresh": [type(table.refresh).__name__, meaning.of(table.refresh)],
         "columns": None if table.columns is None else _columns(table.columns),
     }
-    session = sorted((key, str(value)) for key, value in spark.items() if key.startswith(_MEANING))
+    session = sorted((key, str(value)) for key, value in spark.items() if _matters(key, str(value)))
     return _digest({**content, "session": session} if session else content)
+
+
+def _matters(key: str, value: str) -> bool:
+    return key.startswith(_MEANING) and _DEFAULTS.get(key) != value
 
 
 def checks_fingerprint(checks: tuple[Check, ...]) -> str:

@@ -320,7 +320,8 @@ class Run:
         for check, error in self.breached.items():
             if check.owner not in self.staged:
                 for name in sorted(check.tables & set(self.staged)):
-                    self._table_failed(self.staged[name].step, error)
+                    if self.staged[name].changed:
+                        self._table_failed(self.staged[name].step, error)
 
     def _traffic(self, stage: Stage) -> Traffic:
         from icefield.engine.traffic import bytes_read  # noqa: PLC0415
