@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from icefield import Lake
-from icefield.engine import references, update
+from icefield.engine import references, seen, update
 from icefield.lake.embedded import EmbeddedLake
 from projects import TinyProject, order, tiny
 
@@ -88,13 +88,15 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize(("seed", "in_memory"), [(1, True), (2, True), (1, False)])
+@pytest.mark.parametrize(("seed", "how"), [(1, "few rows"), (2, "few rows"), (3, "few values"), (1, "many")])
 def test_counts_are_those_of_all_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looked_at: list[int], seed: int, *, in_memory: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looked_at: list[int], seed: int, how: str
 ) -> None:
     monkeypatch.setattr(update, "REBUILD_SHARE", 100.0)
-    if not in_memory:
-        monkeypatch.setattr("icefield.engine.seen._IN_MEMORY", -1)
+    if how == "few values":  # of more rows than fit into memory
+        monkeypatch.setattr(seen.Seen, "fit", property(lambda self: False))
+    if how == "many":
+        monkeypatch.setattr(seen, "IN_MEMORY", -1)
     print(f"seed {seed}")
     draw, project = random.Random(seed), tiny(tmp_path, TABLES)
     project.land("0.csv", [order(number, f"c{number}", "1.00") for number in range(30)])
