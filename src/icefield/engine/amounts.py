@@ -30,8 +30,8 @@ _MERGED = {
 }
 #: Types whose values are the same after they were text.
 _KEPT = re.compile(r"tinyint|smallint|int|bigint|decimal\(\d+,\d+\)|date|string|boolean|timestamp_ntz|timestamp")
-#: Sums of which `+` gives up the last digit.
-_ROUNDED = re.compile(r"decimal\(38,(?:[7-9]|\d\d)\)")
+#: Types of sums of which `+` gives up the last digit.
+ROUNDED = re.compile(r"decimal\(38,(?:[7-9]|\d\d)\)")
 _ROWS = "t"
 _COLUMN = re.compile(rf"(?<![\w`]){_ROWS}\.")
 #: How Spark writes a date less some days, in words that it does not read.
@@ -134,7 +134,7 @@ def _part(name: str, sql: str, aggregate: Any, zone: str) -> _Part | None:
     how, kind = str(aggregate.aggregateFunction().prettyName()), str(aggregate.dataType().catalogString())
     if aggregate.isDistinct() or how not in _MERGED or not _KEPT.fullmatch(kind):
         return None
-    if how == "sum" and _ROUNDED.fullmatch(kind):
+    if how == "sum" and ROUNDED.fullmatch(kind):
         return None
     if kind == "timestamp" and zone != "UTC":  # where an hour comes twice a year, its text does not say which
         return None

@@ -25,18 +25,14 @@ def hands_through(rows: DataFrame, output: DataFrame, column: str) -> bool:
     found = [attribute for attribute in outputs_of(plan) if attribute.name() == column]
     if len(found) != 1:
         return False
-    followed: int | None = found[0].exprId().id()
-    while followed is None or end.get(followed) != column:
-        if followed is None or plan.nodeName() not in _ROW_BY_ROW:
-            return False
-        if plan.nodeName() == "Project":
-            followed = copied(items(plan.projectList()), followed)
-        plan = plan.children().apply(0)
+    followed = found[0].exprId().id()
     while plan.children().size() == 1:
         if plan.nodeName() not in _ROW_BY_ROW:
             return False
+        if end.get(followed) != column and plan.nodeName() == "Project":
+            followed = copied(items(plan.projectList()), followed)
         plan = plan.children().apply(0)
-    return bool(plan.children().isEmpty())
+    return bool(plan.children().isEmpty()) and end.get(followed) == column
 
 
 def copied(entries: list[Any], wanted: int) -> int | None:

@@ -106,9 +106,9 @@ _UNORDERED = {"First": "first()", "Last": "last()", "AnyValue": "any_value()", "
 
 def require_rows_alone(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
     """In an appending table each row stands alone: new rows can be added without a look at the others."""
-    whole = _lookups(node, inputs)
+    whole = lookups(node, inputs)
     for step, below in walk(output):
-        if _union(below) <= whole:
+        if union(below) <= whole:
             continue
         if told := _TOGETHER.get(step):
             raise _not_alone(node, told)
@@ -129,7 +129,7 @@ def require_united(node: Node, inputs: Mapping[str, DataFrame], output: DataFram
     """An accumulating table's inputs are united and grouped once: whatever new rows would have to meet old ones for
     cannot be merged, a count of groups as little as a join.
     """
-    whole = _lookups(node, inputs)
+    whole = lookups(node, inputs)
     otherwise = f"declare the table by_key({', '.join(map(repr, node.keys))})"
     if told := _meeting(output, whole):
         raise PromiseBroken(
@@ -138,10 +138,10 @@ def require_united(node: Node, inputs: Mapping[str, DataFrame], output: DataFram
             where=str(node.location),
             remedy=f"unite them (unionByName) and group the union, pass the one whole as lookup(...), or {otherwise}",
         )
-    together = [_TOGETHER[step] for step, below in walk(output) if step in _TOGETHER and not _union(below) <= whole]
-    if "PivotFirst" in expressions(output):  # one group of the author's, two of Spark's: that is left to be tried
-        return
+    together = [_TOGETHER[step] for step, below in walk(output) if step in _TOGETHER and not union(below) <= whole]
     if len(together) > 1 or (together and together[0] != _TOGETHER["Aggregate"]):
+        if "PivotFirst" in expressions(output):  # one group of the author's, two of Spark's: that is left to be tried
+            return
         told = together[-1] if len(together) == 1 else f"{together[-1]} before it {together[0]}"
         raise PromiseBroken(
             f"{node.name} accumulates, but its function {told}: new rows would have to meet old ones, and what comes of"
@@ -154,15 +154,15 @@ def require_united(node: Node, inputs: Mapping[str, DataFrame], output: DataFram
 def _meeting(output: DataFrame, whole: frozenset[int]) -> str:
     """How rows that arrive are made to meet others than those of lookups, "" if they are not."""
     for step, below in walk(output):
-        joins = step.startswith("Join") and not _union(below) <= whole
+        joins = step.startswith("Join") and not union(below) <= whole
         if joins and not _keeps_arrivals(step, [side <= whole for side in below]):
             return "joins rows that arrive with rows that may arrive later"
     return "compares rows with a subquery (a lookup is joined instead)" if has_subquery(output) else ""
 
 
-def _lookups(node: Node, inputs: Mapping[str, DataFrame]) -> frozenset[int]:
+def lookups(node: Node, inputs: Mapping[str, DataFrame]) -> frozenset[int]:
     """The leaves of what is passed whole."""
-    return _union(leaves(inputs[edge.parameter]) for edge in node.edges if edge.lookup)
+    return union(leaves(inputs[edge.parameter]) for edge in node.edges if edge.lookup)
 
 
 def _keeps_arrivals(join: str, is_lookup: list[bool]) -> bool:
@@ -174,7 +174,8 @@ def _keeps_arrivals(join: str, is_lookup: list[bool]) -> bool:
     return join == "Join RIGHT OUTER" and is_lookup[0]
 
 
-def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+def union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+    """The leaves of several sides."""
     return frozenset(found for some in sets for found in some)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.declare import Accumulate
 from icefield.engine.keyed import key_of
-from icefield.engine.lineage import analysed, children_of, copied, has_subquery, items, leaves, outputs_of, walk
+from icefield.engine.lineage import analysed, children_of, copied, has_subquery, items, outputs_of, walk
+from icefield.engine.promises import lookups, union
 from icefield.engine.tables import quoted
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ class _Proof:
 
     def is_plain(self, output: DataFrame) -> bool:
         """Whether every step works on rows alone, or on rows of one key, or joins a lookup to rows."""
-        whole = self._lookups()
+        whole = lookups(self.node, self.inputs)
         for step, below in walk(output):
-            if step in _ROW_BY_ROW or step == "Aggregate" or _all(below) <= whole:
+            if step in _ROW_BY_ROW or step == "Aggregate" or union(below) <= whole:
                 continue
             if step not in ("Join INNER", "Join LEFT OUTER") or not below[1] <= whole:
                 return False
@@ -58,11 +59,8 @@ class _Proof:
 
     def groups_once(self, output: DataFrame) -> bool:
         """Whether rows that arrive are grouped by one step only: a count of groups does not merge."""
-        whole = self._lookups()
-        return sum(step == "Aggregate" and not _all(below) <= whole for step, below in walk(output)) == 1
-
-    def _lookups(self) -> frozenset[int]:
-        return _all([leaves(self.inputs[edge.parameter]) for edge in self.node.edges if edge.lookup])
+        whole = lookups(self.node, self.inputs)
+        return sum(step == "Aggregate" and not union(below) <= whole for step, below in walk(output)) == 1
 
     def is_key(self, plan: Any, name: str) -> bool:
         """Whether a column of the result is the key of the input rows it was made of, for every input."""
@@ -113,10 +111,6 @@ class _Proof:
         followed = copied(items(plan.aggregateExpressions()), wanted)
         grouped = [e.exprId().id() for e in items(plan.groupingExpressions()) if e.nodeName() == "AttributeReference"]
         return followed in grouped
-
-
-def _all(sides: list[frozenset[int]]) -> frozenset[int]:
-    return frozenset(leaf for side in sides for leaf in side)
 
 
 def _is_merged(value: Any, how: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
@@ -20,13 +19,12 @@ from icefield.engine.promises import CHANGING
 from icefield.engine.scratch import store
 from icefield.engine.seen import IN_MEMORY
 from icefield.engine.tables import quoted
-from icefield.lake.numbers import Marks
+from icefield.lake.numbers import Marks, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from icefield.declare import References
@@ -127,19 +125,15 @@ class _Absent:
             return None
         if not pa.types.is_integer(known.type):
             return cls(known, None)
-        return cls(known, Marks.of([_numbers(chunk.drop_null()) for chunk in known.chunks]))
+        return cls(known, Marks.of([numbers_of(chunk.drop_null()) for chunk in known.chunks]))
 
     def among(self, values: pa.ChunkedArray, times: pa.ChunkedArray | None = None) -> tuple[int, object]:
         """How many values are absent, and one of them; `times`: how often each of them is there."""
         if self.marks is not None and not values.null_count:
-            there = pa.array(self.marks.has(_numbers(values)))
+            there = pa.array(self.marks.has(numbers_of(values)))
         else:
             there = pc.is_in(values.cast(self.known.type), value_set=pc.unique(self.known))
         gone = pc.and_(pc.invert(there), pc.is_valid(values))
         absent = values.filter(gone)
         count = len(absent) if times is None else pc.sum(times.filter(gone)).as_py()
         return int(count or 0), absent[0].as_py() if len(absent) else None
-
-
-def _numbers(values: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
-    return np.asarray(values.to_numpy(), np.int64)  # differences of narrow ones would overflow

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType
 
 from icefield.declare import Accumulate
+from icefield.engine.amounts import ROUNDED
 from icefield.engine.changes import Change, change_of
 from icefield.engine.difference import ADDED, REMOVED
 from icefield.engine.keyed import KeySet, key_of, key_set, keys_in
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 #: More keys than this are joined with what is stored, where they can be.
 MANY = 100_000
-#: DECIMALs of so many digits give up the last one in a sum of two, if more than so many are behind the point.
-_LONG, _KEPT = 38, 6
 _SIDE, _AGAIN, _ROW, _OLD = "_icefield_side", "_icefield_again", "_icefield_row", "stored"
 
 
@@ -172,7 +170,7 @@ def _adds_up(node: Node, like: StructType) -> bool:
     """Whether `+` gives up no digits of any sum."""
     assert isinstance(node.refresh, Accumulate)
     sums = [like[name].dataType for name, how in node.refresh.measures.items() if how == "sum"]
-    return not any(isinstance(kind, DecimalType) and kind.precision == _LONG and kind.scale > _KEPT for kind in sums)
+    return not any(ROUNDED.fullmatch(kind.simpleString()) for kind in sums)
 
 
 def with_added(node: Node, delta: DataFrame, stored: DataFrame, like: StructType) -> DataFrame:

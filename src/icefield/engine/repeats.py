@@ -26,6 +26,7 @@ _HASH = "_icefield_hash"
 _IN_MEMORY = 20_000_000
 #: Up to so many rows a side of a join is sent to everyone, and up to so many values are listed in a condition.
 SMALL, _LISTED = 1_000_000, 2_000
+#: The same of whole rows.
 _SENT = 200_000
 
 

@@ -55,9 +55,7 @@ class Seen:
         return self.read(list(names))
 
     def values(self, name: str) -> pa.ChunkedArray | None:
-        """The values of a column, each at least once, in memory; None where `columns` would give None, but for many
-        rows with few values.
-        """
+        """The values of a column, each at least once, in memory: of more rows than fit there, too, if they are few."""
         if self.fit or self.read_values is None or not are_plain(self.frame.schema, [name]):
             found = self.columns([name])
             return None if found is None else found[name]

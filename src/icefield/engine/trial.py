@@ -44,8 +44,10 @@ def try_promise(renewal: Renewal, built: DataFrame, measures: StructType | None)
     """Fails where rows that were computed from everything differ from those that the incremental way gives."""
     if isinstance(renewal.node.refresh, Accumulate):
         assert measures is not None
-        _try_halves(renewal, measures)
-        _try_rows_of_keys(renewal, measures)
+        samples = {edge.parameter: _Sample.of(renewal, edge) for edge in renewal.node.edges if not edge.lookup}
+        whole = renewal.measured({name: sample.rows for name, sample in samples.items()}, measures)
+        _try_halves(renewal, samples, whole, measures)
+        _try_rows_of_keys(renewal, samples, whole, measures)
         return
     keyed = [edge for edge in renewal.node.edges if not edge.lookup]
     # Rows of two inputs that belong together are hardly among the first of both, so those are looked for.
@@ -53,28 +55,21 @@ def try_promise(renewal: Renewal, built: DataFrame, measures: StructType | None)
         _try_some_keys(renewal, built)
 
 
-def _try_halves(renewal: Renewal, measures: StructType) -> None:
+def _try_halves(renewal: Renewal, samples: Mapping[str, _Sample], whole: DataFrame, measures: StructType) -> None:
     """accumulate: the measures of two halves of some rows merge into those of all of them."""
-    samples = {edge.parameter: _Sample.of(renewal, edge) for edge in renewal.node.edges if not edge.lookup}
     halves = [renewal.measured({name: s.halves[n] for name, s in samples.items()}, measures) for n in (0, 1)]
     merged = merged_halves(renewal.node, halves[0], halves[1], measures)
-    whole = renewal.measured({name: sample.rows for name, sample in samples.items()}, measures)
     _compare(renewal.node, whole, merged)
 
 
-def _try_rows_of_keys(renewal: Renewal, measures: StructType) -> None:
+def _try_rows_of_keys(renewal: Renewal, samples: Mapping[str, _Sample], whole: DataFrame, measures: StructType) -> None:
     """accumulate: the rows that the inputs have of some keys give the measures that all rows give for these keys."""
     node = renewal.node
-    samples = {edge.parameter: _Sample.of(renewal, edge).rows for edge in renewal.node.edges if not edge.lookup}
-    whole = renewal.measured(samples, measures)
     keys = _half_of(node, whole.select(*(quoted(key) for key in node.keys)), renewal.scratch / "tried")
     if keys is None:
         return
-    some = {
-        edge.parameter: keys.restrict(samples[edge.parameter], key_of(node, edge, samples[edge.parameter].columns))
-        for edge in node.edges
-        if not edge.lookup
-    }
+    given = [(edge, samples[edge.parameter].rows) for edge in node.edges if not edge.lookup]
+    some = {edge.parameter: keys.restrict(rows, key_of(node, edge, rows.columns)) for edge, rows in given}
     _compare(node, keys.restrict(whole), renewal.measured(some, measures))
 
 

@@ -10,10 +10,16 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 #: Numbers lie close together if this many times as many would fill the span between the least and the greatest.
 _SPREAD = 8
+
+
+def numbers_of(values: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
+    """Arrow's whole numbers, of which none is NULL; wide ones, for differences of narrow ones would overflow."""
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
 
 
 def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:

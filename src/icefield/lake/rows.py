@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from icefield.lake import metadata as meta
-from icefield.lake.numbers import Marks, Ordered
+from icefield.lake.numbers import Marks, Ordered, numbers_of
 from icefield.lake.ops import open_catalog
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted:
         scan = found.scan(row_filter=near, snapshot_id=snapshot, selected_fields=(column,))
         among = Marks.of([wanted]) or Ordered(wanted)  # with none wanted there is no part either
         kind = _kind(scan, column)
-        seen = [part.filter(pa.array(among.has(_numbers(part)))) for part in _parts(found, scan, column)]
+        seen = [part.filter(pa.array(among.has(numbers_of(part)))) for part in _parts(found, scan, column)]
         return pa.table({column: pa.chunked_array(seen, kind)})
 
 
@@ -78,10 +78,6 @@ def _parts(table: Table, scan: DataScan, column: str) -> Iterator[pa.Array]:
             yield part[column].cast(kind)
 
 
-def _numbers(values: pa.Array) -> NDArray[np.int64]:
-    return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
-
-
 def _spans(ordered: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Few spans that have all of the numbers between them, apart where the gaps are widest."""
     if not len(ordered):
@@ -94,7 +90,7 @@ def _spans(ordered: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def values_of(branch: Branch, table: str, snapshot: int | None, column: str, most: int) -> pa.ChunkedArray | None:
-    """The different values of a column, of however many rows; None where they are about half of `most`, or more."""
+    """The different values of a column, of however many rows; None where there are more than so many."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -104,12 +100,13 @@ def values_of(branch: Branch, table: str, snapshot: int | None, column: str, mos
         for part in _parts(found, scan, column):
             seen.append(pc.unique(part))
             size += len(seen[-1])
-            if size > most:
+            if size > 2 * most:
                 seen = [pc.unique(pa.chunked_array(seen))]
                 size = len(seen[0])
-                if size > most // 2:  # else it would be folded again and again
+                if size > most:
                     return None
-    return pa.chunked_array([pc.unique(pa.chunked_array(seen))])
+    values = pc.unique(pa.chunked_array(seen))
+    return pa.chunked_array([values]) if len(values) <= most else None
 
 
 def columns_of(branch: Branch, table: str, snapshot: int | None, columns: Sequence[str]) -> pa.Table:

@@ -70,7 +70,7 @@ def _file(config: Config) -> Path:
         str(config.root),
         (config.root / FILE).read_text(encoding="utf-8"),
         config.profile.name,
-        json.dumps([config.profile.settings, config.profile.spark], sort_keys=True, default=repr),
+        json.dumps(config.profile.settings, sort_keys=True, default=repr),
     ]
     return config.root / FOLDER / f"graph-{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]}.json"
 
