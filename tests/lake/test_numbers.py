@@ -18,7 +18,8 @@ def test_numbers_are_told_apart(seed: int) -> None:
     given = [chance.randint(-5, 5) * chance.choice([1, 2**60]) for _ in range(chance.randint(0, 30))]
     values = np.array(given, np.int64)
     assert distinct(values).tolist() == sorted(set(given))
-    assert repeated(values).tolist() == sorted(n for n, times in Counter(given).items() if times > 1)
+    cut = chance.randint(0, len(given))
+    assert repeated([values[:cut], values[cut:]]).tolist() == sorted(n for n, times in Counter(given).items() if times > 1)
     assert values.tolist() == given, "what is given stays as it is"
 
 

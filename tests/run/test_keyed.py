@@ -232,7 +232,7 @@ def test_a_measure_that_does_not_merge_is_found_when_the_table_is_built(tmp_path
 
 REFUSED = {
     "append() with a group": (PromiseBroken, "groups rows", "append()", "orders.groupBy('customer').count()"),
-    "append() with distinct": (PromiseBroken, "leaves out rows", "append()", "orders.distinct()"),
+    "append() with distinct": (PromiseBroken, "leaves out repeated rows", "append()", "orders.distinct()"),
     "append() with a limit": (PromiseBroken, "only so many", "append()", "orders.limit(3)"),
     "append() of a join with itself": (
         PromiseBroken, "joins rows", "append()", "orders.join(orders.select(F.col('id').alias('i')), F.expr('id = i'))",
@@ -264,7 +264,7 @@ REFUSED = {
         "orders.groupBy('customer', 'amount').count().groupBy('customer').agg(F.count('*').alias('n'))",
     ),
     "accumulate() of distinct rows": (
-        PromiseBroken, "leaves out rows that are there before before it groups", "accumulate('customer', n='count')",
+        PromiseBroken, "leaves out repeated rows before it groups", "accumulate('customer', n='count')",
         "orders.select('customer', 'amount').distinct().groupBy('customer').agg(F.count('*').alias('n'))",
     ),
     "accumulate() with another key after finish": (

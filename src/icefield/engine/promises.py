@@ -78,8 +78,8 @@ def _require_carried(node: Node, edge: Edge, schemas: Mapping[str, StructType]) 
 #: Steps whose rows depend on one another, in the words of an author.
 _TOGETHER = {
     "Aggregate": "groups rows",
-    "Distinct": "leaves out rows that are there before",
-    "Deduplicate": "leaves out rows that are there before",
+    "Distinct": "leaves out repeated rows",
+    "Deduplicate": "leaves out repeated rows",
     "Window": "uses a window over other rows",
     "GlobalLimit": "takes only so many rows",
     "Sample": "takes a sample of the rows",

@@ -101,7 +101,7 @@ def read_lines(
             for arrival, rows in found.counts.items():
                 counts[arrival] += rows
             for column in watched:
-                values[column] += found.watched[column]
+                values[column] += found.watched.pop(column)
     finally:
         for other in work:
             other.cancel()
@@ -114,7 +114,7 @@ def read_lines(
             for group in groups
             if any(group.folder.iterdir())
         ],
-        repeated={column: repeated(np.concatenate(found)) for column, found in values.items() if found},
+        repeated={column: repeated(found) for column, found in values.items() if found},
     )
 
 

@@ -28,9 +28,14 @@ def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
 
 
-def repeated(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The values that occur more than once, each once, in order."""
-    ordered = np.sort(values)
+def repeated(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The values that occur more than once in all parts together, each once, in order.
+
+    The list is empty afterwards: of many numbers there are no more copies at a time than needed.
+    """
+    ordered = np.concatenate(parts)
+    parts.clear()
+    ordered.sort()
     return distinct(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
