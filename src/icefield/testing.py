@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from icefield.declare import Accumulate, ByKey, Refresh, append
+from icefield.declare import Accumulate, ByKey, Full, Refresh, append
 from icefield.declare.tables import parameters_of
+from icefield.engine.merging import measured, require_merging
+from icefield.engine.promises import require_keys_alone
 from icefield.engine.renewal import merged_halves
 from icefield.engine.rows import plain
 from icefield.engine.session import start_session
-from icefield.graph import Node
+from icefield.errors import DeclarationError
+from icefield.graph import Edge, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -76,14 +79,19 @@ def assert_incremental(
     """
     kind = refresh or append()
     parts = [_named(function, batch) for batch in batches]
+    if not parts or isinstance(kind, Full):
+        raise ValueError("full() promises nothing that could be tried" if parts else "there are no batches to try")
     everything = {name: reduce(_union, [part[name] for part in parts]) for name in parts[0]}
     whole = function(**everything)
+    name = getattr(function, "__name__", "the function")
+    node = Node(name=name, refresh=kind.plain, edges=tuple(Edge(parameter=p, table=p) for p in everything))
+    _require_columns(node, whole)
     chance = random.Random(seed)
     match kind:
         case ByKey():
             cuts = [_of_some_keys(function, everything, whole, kind, chance) for _ in range(3)]
         case Accumulate():
-            cuts = [(_merged(function, everything, kind, seed + n), whole) for n in range(3)]
+            cuts = [(_merged(function, everything, node, seed + n), whole) for n in range(3)]
         case _:
             shuffled = chance.sample(parts, len(parts))
             cuts = [(_added_up(function, cut), whole) for cut in (parts, shuffled, _halves(everything, seed))]
@@ -92,9 +100,32 @@ def assert_incremental(
             assert_same_rows(given, wanted)
         except AssertionError as difference:
             raise AssertionError(
-                f"{getattr(function, '__name__', 'the function')} does not keep the promise of {kind.kind}():"
-                f" {difference} (seed {seed}); {_WAY_OUT[kind.kind]}"
+                f"{name} does not keep the promise of {kind.kind}(): {difference} (seed {seed}); {_WAY_OUT[kind.kind]}"
             ) from None
+    _require_shape(node, everything, whole)
+
+
+def _require_columns(node: Node, whole: DataFrame) -> None:
+    """The keys, and of a merged table nothing but keys and measures."""
+    if gone := [key for key in node.keys if key not in whole.columns]:
+        raise AssertionError(f"{node.name} does not return the key {gone[0]}")
+    if isinstance(node.refresh, Accumulate):
+        _asserted(measured, node, whole)
+
+
+def _require_shape(node: Node, everything: Mapping[str, DataFrame], whole: DataFrame) -> None:
+    """What a run would refuse, whatever the batches show."""
+    if isinstance(node.refresh, Accumulate):
+        _asserted(require_merging, node, whole)
+    elif isinstance(node.refresh, ByKey):
+        _asserted(require_keys_alone, node, everything, whole)
+
+
+def _asserted(require: Callable[..., object], *given: object) -> None:
+    try:
+        require(*given)
+    except DeclarationError as error:
+        raise AssertionError(f"{error.what}; {error.remedy}") from None
 
 
 _WAY_OUT = {
@@ -109,9 +140,12 @@ def _union(one: DataFrame, other: DataFrame) -> DataFrame:
 
 
 def _named(function: Callable[..., DataFrame], batch: Batch) -> dict[str, DataFrame]:
-    if isinstance(batch, Mapping):
-        return dict(batch)
-    return {parameters_of(function)[0]: batch}
+    known = parameters_of(function)
+    if not isinstance(batch, Mapping):
+        return {known[0]: batch}
+    if set(batch) != set(known):
+        raise ValueError(f"a batch has {', '.join(batch)}, and the function's inputs are {', '.join(known)}")
+    return dict(batch)
 
 
 def _added_up(function: Callable[..., DataFrame], parts: Sequence[Mapping[str, DataFrame]]) -> DataFrame:
@@ -141,10 +175,9 @@ def _of_some_keys(
 
 
 def _merged(
-    function: Callable[..., DataFrame], everything: Mapping[str, DataFrame], kind: Accumulate, seed: int
+    function: Callable[..., DataFrame], everything: Mapping[str, DataFrame], node: Node, seed: int
 ) -> DataFrame:
     one, other = (function(**half) for half in _halves(everything, seed))
-    node = Node(name=getattr(function, "__name__", "function"), refresh=kind.plain)
     return merged_halves(node, one, other, one.schema)
 
 

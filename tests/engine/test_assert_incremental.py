@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from icefield import accumulate, by_key
+from icefield import accumulate, by_key, full
 from icefield.testing import assert_incremental
 
 pytestmark = pytest.mark.spark
@@ -53,3 +53,36 @@ def test_accumulate_of_two_inputs(batches: list[Any]) -> None:
 
     with pytest.raises(AssertionError, match=r"means does not keep the promise of accumulate\(\)"):
         assert_incremental(means, given, refresh=accumulate("k", n="sum"))
+
+
+def unlike(rows: Any) -> Any:
+    """As long as no value comes twice, counts of distinct values add up."""
+    return rows.groupBy("k").agg(F.count_distinct("g", "n").alias("n"))
+
+
+def without_key(rows: Any) -> Any:
+    return rows.groupBy("k").agg(F.sum("n").alias("n")).drop("k")
+
+
+REFUSED = {
+    "whatever the batches show": (unlike, accumulate("k", n="count"), "does not merge by sum"),
+    "a column that is no measure": (by_k, accumulate("k", n="sum"), "kinds is neither key nor measure"),
+    "no key": (without_key, by_key("k"), "does not return the key k"),
+    "a limit": (lambda rows: rows.orderBy("n").limit(100), by_key("k"), "only so many rows"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_run_would_refuse(batches: list[Any], case: str) -> None:
+    function, refresh, told = REFUSED[case]
+    with pytest.raises(AssertionError, match=told):
+        assert_incremental(function, batches, refresh=refresh)
+
+
+def test_what_cannot_be_tried(batches: list[Any]) -> None:
+    with pytest.raises(ValueError, match="no batches"):
+        assert_incremental(by_k, [], refresh=by_key("k"))
+    with pytest.raises(ValueError, match="promises nothing"):
+        assert_incremental(by_k, batches, refresh=full())
+    with pytest.raises(ValueError, match="a batch has lines, and the function's inputs are rows"):
+        assert_incremental(by_k, [{"lines": batches[0]}], refresh=by_key("k"))

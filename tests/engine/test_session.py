@@ -154,13 +154,15 @@ def test_java_from_the_wheel(tmp_path, path_without_java):
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
 def test_the_jvm_dies_with_its_python(tmp_path, way):
-    process = start(tmp_path, "print(spark._sc._gateway.proc.pid, flush=True); time.sleep(99)")
+    code = "print(spark._sc._gateway.proc.pid, flush=True); time.sleep(99)"
+    process = start(tmp_path, code, TMPDIR=str(tmp_path))
     assert process.stdout
     jvm = int(process.stdout.readline())
     assert is_running(jvm)
     process.send_signal(way)
     process.communicate(timeout=30)
     assert until(lambda: not is_running(jvm))
+    assert list(tmp_path.glob("icefield-*")) == [], "the gateway's secret is not left behind"
 
 
 def test_ctrl_c_is_left_to_python(tmp_path):

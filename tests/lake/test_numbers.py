@@ -19,7 +19,8 @@ def test_numbers_are_told_apart(seed: int) -> None:
     values = np.array(given, np.int64)
     assert distinct(values).tolist() == sorted(set(given))
     cut = chance.randint(0, len(given))
-    assert repeated([values[:cut], values[cut:]]).tolist() == sorted(n for n, times in Counter(given).items() if times > 1)
+    several = sorted(n for n, times in Counter(given).items() if times > 1)
+    assert repeated([values[:cut], values[cut:]]).tolist() == several
     assert values.tolist() == given, "what is given stays as it is"
 
 

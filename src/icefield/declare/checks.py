@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 
 from icefield.declare.literals import quoted, shown, sql_literal
 from icefield.declare.options import Otherwise, must_be_one_of, texts
@@ -158,6 +159,12 @@ def one_of(column: str, *values: object, otherwise: Otherwise | None = None) -> 
 def between(column: str, low: object, high: object, otherwise: Otherwise | None = None) -> Check:
     """The column lies between two values, both included: `between("rate", 0, 1)`; NULL passes."""
     _at_least_one((column,), "between")
+    if isinstance(low, int | float | Decimal) and isinstance(high, int | float | Decimal) and low > high:
+        raise InvalidOption(
+            f"between({column!r}, {low}, {high}): no value is at least {low} and at most {high}",
+            where=str(caller()),
+            remedy=f"write the smaller value first: between({column!r}, {high}, {low})",
+        )
     return RowCheck(
         name=f"{column} is between {shown(low)} and {shown(high)}",
         predicate=f"{quoted(column)} BETWEEN {sql_literal(low)} AND {sql_literal(high)}",

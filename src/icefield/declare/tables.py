@@ -179,6 +179,12 @@ def _a_source_in(inputs: Mapping[str, Input] | None) -> bool:
 
 
 def _checks(checks: Sequence[Check], otherwise: Otherwise, *, has_source: bool) -> tuple[Check, ...]:
+    if isinstance(checks, Check):
+        raise InvalidOption(
+            f"checks= is the check `{checks.name}`, not a list of checks",
+            where=str(caller()),
+            remedy="put it into brackets: checks=[...]",
+        )
     for check in checks:
         if not isinstance(check, Check):
             raise InvalidOption(

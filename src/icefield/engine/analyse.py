@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from icefield.declare import Accumulate, Append, ExpectTable, Full, Reconciles, References, format_columns
+from icefield.declare import Accumulate, Append, ByKey, ExpectTable, Full, Reconciles, References, format_columns
 from icefield.engine.author import is_sparks, line_of, told
 from icefield.engine.frames import empty_frame
+from icefield.engine.merging import measured, require_merging
+from icefield.engine.naming import require_columns, require_once, require_spelling
 from icefield.engine.origin import IDENTITY, ORIGIN, visible
 from icefield.engine.promises import (
     finished,
-    measured,
     require_exact,
     require_exact_checks,
     require_keys,
+    require_keys_alone,
     require_rows_alone,
     require_united,
 )
 from icefield.engine.proof import is_proven
 from icefield.engine.quality import splitting
-from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost
+from icefield.engine.tables import quoted
+from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost, PromiseBroken
 from icefield.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
@@ -74,7 +77,7 @@ def derive_schemas(
         stop_if_asked()
         node = graph[name]
         inputs = _empty_inputs(spark, node, found.schemas)
-        output = _call_empty(root, node, functions[name], inputs)
+        output = _call_empty(spark, root, node, functions[name], inputs)
         if name not in settled:
             _require_promise(node, inputs, output)
         if node.keys:
@@ -89,6 +92,7 @@ def derive_schemas(
                 found.apart.add(name)
         outputs[name] = output
         found.schemas[name] = visible(output).schema
+        require_columns(node, found.schemas[name])
         _require_contract(node, found.schemas[name])
         if node.keys and name not in settled:
             require_keys(node, inputs, found.schemas)
@@ -102,13 +106,19 @@ def _require_promise(node: Node, inputs: Mapping[str, DataFrame], output: DataFr
         require_rows_alone(node, inputs, output)
     if isinstance(node.refresh, Accumulate):
         require_united(node, inputs, output)
+        require_merging(node, output)
+    if isinstance(node.refresh, ByKey):
+        require_keys_alone(node, inputs, output)
     if not isinstance(node.refresh, Full):
         require_exact(node, output)
 
 
-def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> DataFrame:
+def _call_empty(
+    spark: SparkSession, root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]
+) -> DataFrame:
     try:
-        output = function(**inputs)
+        with _Watched(spark) as asked:
+            output = function(**inputs)
         columns = getattr(output, "columns", None)
     except IcefieldError:
         raise
@@ -125,7 +135,37 @@ def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Ma
             where=str(node.location),
             remedy="end the function with `return` and a DataFrame",
         )
+    require_once(node, columns)
+    if asked.spark and not isinstance(node.refresh, Full) and not any(edge.lookup for edge in node.edges):
+        raise PromiseBroken(
+            f"the function of {node.name} asks Spark for a result while it is called (count, collect, first, toPandas"
+            f" ...): refreshed by {node.refresh.kind}, it would be that of some rows only",
+            where=str(node.location),
+            remedy="let it only return a DataFrame; what it asks for can be a table of its own that is passed as"
+            " lookup(...); or declare it full()",
+        )
     return output  # type: ignore[no-any-return]
+
+
+@dataclass(slots=True)
+class _Watched:
+    """Whether Spark was asked to compute something in the meantime."""
+
+    session: SparkSession
+    spark: bool = False
+    _before: int = 0
+
+    def __enter__(self) -> Self:
+        self._before = self._next()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.spark = self._next() > self._before + 1
+
+    def _next(self) -> int:
+        """Spark's next number of a query, which is taken by that."""
+        assert self.session._jvm is not None
+        return int(self.session._jvm.org.apache.spark.sql.execution.SQLExecution.nextExecutionId())
 
 
 def _empty_inputs(spark: SparkSession, node: Node, schemas: Mapping[str, StructType]) -> dict[str, DataFrame]:
@@ -169,6 +209,7 @@ def _require_checks(spark: SparkSession, node: Node, output: DataFrame, schemas:
     if not isinstance(node.refresh, Full):
         require_exact_checks(node, empty)
     for check in node.table_checks:
+        require_spelling(node, check, schemas)
         for table, expressions in _sql_of(node, check):
             if table == node.name:
                 _must_resolve(node, check, empty, *expressions)
@@ -190,7 +231,8 @@ def _sql_of(node: Node, check: Check) -> list[tuple[str, list[str]]]:
         case Reconciles():
             return [(table, [amount]) for table, amount in check.amounts.items()]
         case References():
-            return [(check.of or node.name, [check.column, f"boolean({check.where})"]), (check.to, [check.column])]
+            column = quoted(check.column)
+            return [(check.of or node.name, [column, f"boolean({check.where})"]), (check.to, [column])]
         case _:
             return []
 

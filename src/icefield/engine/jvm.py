@@ -93,6 +93,7 @@ class Jvm:
                 raise self._failed(f"Java did not answer within {START_SECONDS} s")
             time.sleep(POLL_SECONDS)
         port, length = struct.unpack_from(">ii", content := told.read_bytes())
+        self.discard_scratch()  # now, for a process that is killed discards nothing: it holds secrets
         return port, content[8 : 8 + length].decode()
 
     def end(self, *, wait: bool) -> None:

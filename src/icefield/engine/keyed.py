@@ -104,10 +104,13 @@ class KeySet:
         """Whether it can be sent to everyone."""
         return self.count <= SMALL
 
-    def condition(self) -> Column:
-        """The same as a condition, for few of them."""
+    def condition(self) -> Column | None:
+        """The same as a condition, for few of them; None where Python has no such values: years after 9999."""
         kinds = {name: self.stored.frame.schema[name].dataType for name in self.names}
-        rows = self._values().group_by(list(self.names)).aggregate([]).to_pylist()
+        try:
+            rows = self._values().group_by(list(self.names)).aggregate([]).to_pylist()
+        except OverflowError:
+            return None
         each = [[F.col(quoted(n)).eqNullSafe(_literal(row[n], kinds[n])) for n in self.names] for row in rows]
         return reduce(lambda a, b: a | b, [reduce(lambda a, b: a & b, pairs) for pairs in each])
 
@@ -167,11 +170,14 @@ def _condition(column: Column, values: pa.ChunkedArray) -> _Condition | None:
         return _Condition(column.isNull(), exact=True)
     distinct = pc.unique(present)
     listed = len(distinct) <= _LISTED
-    if listed:
-        told = column.isin([value.as_py() for value in distinct])
-    else:
-        span = pc.min_max(distinct)
-        told = column.between(F.lit(span["min"].as_py()), F.lit(span["max"].as_py()))
+    try:
+        if listed:
+            told = column.isin([value.as_py() for value in distinct])
+        else:
+            span = pc.min_max(distinct)
+            told = column.between(F.lit(span["min"].as_py()), F.lit(span["max"].as_py()))
+    except OverflowError:  # Python has no year after 9999
+        return None
     return _Condition(told | column.isNull() if values.null_count else told, exact=listed)
 
 

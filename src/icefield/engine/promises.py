@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql.types import DoubleType, FloatType
+from pyspark.sql.types import ArrayType, DatetimeType, MapType, StructType, VariantType
 
-from icefield.declare import Accumulate
 from icefield.engine.author import line_of, told
 from icefield.engine.frames import empty_frame
 from icefield.engine.keyed import key_of
@@ -21,9 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType
 
     from icefield.graph import Edge, Node
+
+
+#: Keys are compared by Spark and by Arrow, for which these are no values to group by.
+_NESTED = (StructType, ArrayType, MapType, VariantType)
 
 
 def require_keys(node: Node, inputs: Mapping[str, DataFrame], schemas: Mapping[str, StructType]) -> None:
@@ -35,22 +38,30 @@ def require_keys(node: Node, inputs: Mapping[str, DataFrame], schemas: Mapping[s
                 where=str(node.location),
                 remedy=f"let it return a column {key}, or name another key",
             )
+        kind = schemas[node.name][key].dataType
+        if isinstance(kind, _NESTED):
+            raise KeyUnknown(
+                f"{node.name} is refreshed by {key}, which is {kind.simpleString().upper()}: a key is a plain value",
+                where=str(node.location),
+                remedy="name a column for each of its parts as key, or make a text of it: to_json(...)",
+            )
     for edge in node.edges:
         if edge.lookup:
             _require_carried(node, edge, schemas)
         else:
-            _require_key(node, edge, inputs[edge.parameter])
+            _require_key(node, edge, inputs[edge.parameter], schemas[node.name])
 
 
-def _require_key(node: Node, edge: Edge, rows: DataFrame) -> None:
+def _require_key(node: Node, edge: Edge, rows: DataFrame, own: StructType) -> None:
     told = key_of(node, edge, rows.columns)
     missing = [key for key, text in told.items() if not text]
     if not missing:
         try:
-            _ = rows.selectExpr(*told.values()).schema
+            kinds = dict(zip(told, [field.dataType for field in rows.selectExpr(*told.values()).schema], strict=True))
         except PySparkException as error:
             missing, told = list(told), {key: f"{text}: {str(error).splitlines()[0]}" for key, text in told.items()}
         else:
+            _require_same_kind(node, edge, told, kinds, own)
             return
     key = missing[0]
     seen = f" ({told[key]})" if told[key] else ""
@@ -60,6 +71,21 @@ def _require_key(node: Node, edge: Edge, rows: DataFrame) -> None:
         remedy=f'say where it is, inputs={{"{edge.parameter}": ref("{edge.table}", {key}="...")}}, or that all of it is'
         f' passed to every key: lookup("{edge.table}")',
     )
+
+
+def _require_same_kind(
+    node: Node, edge: Edge, told: Mapping[str, str], kinds: Mapping[str, DataType], own: StructType
+) -> None:
+    """A day is no moment: of one and the other, none would be the same."""
+    for key, kind in kinds.items():
+        times = isinstance(kind, DatetimeType) or isinstance(own[key].dataType, DatetimeType)
+        if times and kind != own[key].dataType:
+            raise KeyUnknown(
+                f"{node.name} is refreshed by {key}, which is {told[key]} in the rows of {edge.table} and of type"
+                f" {kind.simpleString().upper()}, but its function gives {own[key].dataType.simpleString().upper()}",
+                where=str(node.location),
+                remedy="let the function and the declaration make the key in the same way",
+            )
 
 
 def _require_carried(node: Node, edge: Edge, schemas: Mapping[str, StructType]) -> None:
@@ -86,6 +112,8 @@ _TOGETHER = {
     "Except": "takes away rows of another frame",
     "Intersect": "compares with rows of another frame",
 }
+#: Those that choose among all rows.
+_CHOOSING = ("GlobalLimit", "Sample")
 #: Expressions that give another value in each run.
 CHANGING = {
     "CurrentTimestamp": "current_timestamp()",
@@ -114,6 +142,20 @@ def require_rows_alone(node: Node, inputs: Mapping[str, DataFrame], output: Data
             raise _not_alone(node, told)
     if told := _meeting(output, whole):
         raise _not_alone(node, told)
+
+
+def require_keys_alone(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
+    """The rows of a key depend on that key's rows alone: not on how many others there are."""
+    whole = lookups(node, inputs)
+    for step, below in walk(output):
+        if step in _CHOOSING and not union(below) <= whole:
+            raise PromiseBroken(
+                f"{node.name} is refreshed by key, but its function {_TOGETHER[step]}, of whichever key they are: from"
+                " the second run on it would see the rows of some keys only",
+                where=str(node.location),
+                remedy="choose among the rows of each key by a window: row_number() over (partition by the key ...);"
+                " or declare it full()",
+            )
 
 
 def _not_alone(node: Node, told: str) -> PromiseBroken:
@@ -215,31 +257,6 @@ def require_exact_checks(node: Node, rows: DataFrame) -> None:
                 remedy="compare with ingested_at, which sources hand over, or let the check only tell:"
                 ' otherwise="warn"',
             )
-
-
-def measured(node: Node, output: DataFrame) -> StructType:
-    """The keys and measures that an accumulating function gives; anything else cannot be merged."""
-    assert isinstance(node.refresh, Accumulate)
-    schema = output.schema
-    wanted = [*node.refresh.keys, *node.refresh.measures]
-    if sorted(schema.names) != sorted(wanted):
-        gone = [f"{name} is missing" for name in wanted if name not in schema.names]
-        more = [f"{name} is neither key nor measure" for name in schema.names if name not in wanted]
-        raise PromiseBroken(
-            f"{node.name} accumulates, but its function gives other columns than its keys and measures:"
-            f" {'; '.join([*gone, *more])}",
-            where=str(node.location),
-            remedy="name each measure and how it merges; columns made from measures belong into finish=",
-        )
-    for name, how in node.refresh.measures.items():
-        if how == "sum" and isinstance(schema[name].dataType, DoubleType | FloatType):
-            raise NotExact(
-                f"{node.name} adds up {name}, which is {schema[name].dataType.simpleString().upper()}: the sum of such"
-                " numbers depends on their order, so that merging it is not exact",
-                where=str(node.location),
-                remedy=f"sum it as DECIMAL, or declare the table by_key({', '.join(map(repr, node.keys))})",
-            )
-    return schema
 
 
 def finished(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from icefield.declare import Accumulate
 from icefield.engine.keyed import key_of
 from icefield.engine.lineage import analysed, children_of, copied, has_subquery, items, outputs_of, walk
+from icefield.engine.merging import merges
 from icefield.engine.promises import lookups, union
 from icefield.engine.tables import quoted
 
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
     from icefield.graph import Node
 
 _ROW_BY_ROW = {"Project", "Filter", "SubqueryAlias", "View", "Union", "Generate", "ResolvedHint", "Sort", "Range"}
-_MERGES = {"sum": ("sum", "count", "count_if"), "min": ("min",), "max": ("max",)}
 Source = tuple[str, str]  # a parameter, and a column of what it receives
 
 
 def is_proven(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> bool:
-    """Whether the function surely does what its refresh kind promises."""
+    """Whether the function surely does what its refresh kind promises.
+
+    By which columns a lookup is joined is not followed: that is tried.
+    """
+    if any(edge.on for edge in node.edges):
+        return False
     proof = _Proof(node, inputs)
     plan = analysed(output)
     if has_subquery(output) or not proof.is_plain(output) or not all(proof.is_key(plan, name) for name in node.keys):
@@ -79,11 +84,11 @@ class _Proof:
         """Whether the last step groups by the key alone, and every measure is an aggregate of its kind."""
         while plan.nodeName() == "SubqueryAlias":
             (plan,) = children_of(plan)
-        if plan.nodeName() != "Aggregate" or len(items(plan.groupingExpressions())) != len(refresh.keys):
+        if plan.nodeName() != "Aggregate" or not self._groups_by_keys(plan, refresh.keys):
             return False
         made = {entry.name(): entry for entry in items(plan.aggregateExpressions())}
         return all(
-            made[name].nodeName() == "Alias" and _is_merged(made[name].child(), how)
+            made[name].nodeName() == "Alias" and merges(made[name].child(), how)
             for name, how in refresh.measures.items()
         )
 
@@ -107,44 +112,16 @@ class _Proof:
                 return self._sources(child, wanted)
         return None
 
+    def _groups_by_keys(self, plan: Any, keys: tuple[str, ...]) -> bool:
+        """Whether rows are grouped by the keys and by nothing else, so that each key has one row."""
+        shown = {column.name(): column.exprId().id() for column in outputs_of(plan)}
+        followed = {copied(items(plan.aggregateExpressions()), shown[key]) for key in keys}
+        return len(items(plan.groupingExpressions())) == len(followed) and followed == set(_grouping(plan))
+
     def _groups_by(self, plan: Any, wanted: int) -> bool:
-        followed = copied(items(plan.aggregateExpressions()), wanted)
-        grouped = [e.exprId().id() for e in items(plan.groupingExpressions()) if e.nodeName() == "AttributeReference"]
-        return followed in grouped
+        return copied(items(plan.aggregateExpressions()), wanted) in _grouping(plan)
 
 
-def _is_merged(value: Any, how: str) -> bool:
-    """Whether an expression is an aggregate that merges in this way; a sum may stand for 0 where it is empty."""
-    while value.nodeName() in ("Cast", "Coalesce"):
-        parts = children_of(value)
-        if value.nodeName() == "Cast" and not _keeps_value(parts[0].dataType(), value.dataType(), how):
-            return False
-        if value.nodeName() == "Coalesce" and not (how == "sum" and _is_zero(parts[1:])):
-            return False
-        value = parts[0]
-    if value.nodeName() != "AggregateExpression" or value.isDistinct():
-        return False
-    return value.aggregateFunction().nodeName().lower() in _MERGES[how]
-
-
-def _is_zero(rest: list[Any]) -> bool:
-    """Whether all that a sum is replaced by is 0."""
-    if len(rest) != 1 or not rest[0].foldable():
-        return False
-    inner = rest[0]
-    while inner.nodeName() == "Cast":
-        inner = inner.child()
-    return str(inner.toString()) in ("0", "0L", "0.0", "0.00")
-
-
-def _keeps_value(before: Any, after: Any, how: str) -> bool:
-    """Whether casting the merged value is merging the cast ones: not so if it rounds, or orders in another way."""
-    if how != "sum":
-        return bool(before.catalogString() == after.catalogString())
-    exact = ("integer", "long", "decimal")
-    names = [kind.typeName().partition("(")[0] for kind in (before, after)]
-    return all(name in exact for name in names) and _scale(before) == _scale(after)
-
-
-def _scale(kind: Any) -> int:
-    return int(kind.scale()) if kind.typeName().startswith("decimal") else 0
+def _grouping(plan: Any) -> list[int]:
+    """The columns that a step groups by."""
+    return [e.exprId().id() for e in items(plan.groupingExpressions()) if e.nodeName() == "AttributeReference"]

@@ -45,14 +45,11 @@ class Renewal:
     ranges: Mapping[str, Range]
     scratch: Path
 
-    def again(self, keys: KeySet) -> DataFrame:
-        """The function over all rows that the inputs have of these keys."""
-        frames = {}
-        for edge in self.node.edges:
-            rows = self.whole(edge)
-            frames[edge.parameter] = rows if edge.lookup else keys.restrict(rows, self._key(edge, rows))
-        output: DataFrame = self.function(**frames)
-        return output
+    def again(self, keys: KeySet, *, carried: bool = False) -> DataFrame:
+        """The function over all rows that the inputs have of these keys; `carried`: see `computed`."""
+        whole = {edge.parameter: (edge, self.whole(edge)) for edge in self.node.edges if not edge.lookup}
+        some = {name: keys.restrict(rows, self._key(edge, rows)) for name, (edge, rows) in whole.items()}
+        return self.computed(some, carried=carried)
 
     def touched(self, like: StructType) -> KeySet:
         """The keys that old and new images of changed rows have, and those that carry a changed row of a lookup."""
@@ -109,16 +106,32 @@ class Renewal:
         output = self.computed(rows)
         return output.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like))
 
-    def computed(self, rows: Mapping[str, DataFrame | None]) -> DataFrame:
-        """The function over some rows of its inputs (None: no rows), lookups whole."""
+    def computed(self, rows: Mapping[str, DataFrame | None], *, carried: bool = False) -> DataFrame:
+        """The function over some rows of its inputs (None: no rows), lookups whole.
+
+        `carried`: of `lookup(t, on=...)` only what these rows carry, since other rows of it are said not to matter.
+        """
         frames = {}
         for edge in self.node.edges:
             given = None if edge.lookup else rows[edge.parameter]
             if given is None:
                 given = self.whole(edge) if edge.lookup else self.whole(edge).limit(0)
             frames[edge.parameter] = given
+        if carried:
+            frames |= {edge.parameter: self._carried(edge, frames) for edge in self.node.edges if edge.on}
         output: DataFrame = self.function(**frames)
         return output
+
+    def _carried(self, lookup: Edge, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """The rows of a lookup with a value that the rows of an input have."""
+        values = [
+            frames[edge.parameter].select(*(F.col(quoted(c)).alias(_part("on", n)) for n, c in enumerate(lookup.on)))
+            for edge in self.node.edges
+            if not edge.lookup and set(lookup.on) <= set(frames[edge.parameter].columns)
+        ]
+        same = [F.col(quoted(column)).eqNullSafe(F.col(_part("on", n))) for n, column in enumerate(lookup.on)]
+        found = reduce(lambda a, b: a.unionByName(b), values)
+        return frames[lookup.parameter].join(found, reduce(lambda a, b: a & b, same), "left_semi")
 
     def merged(self, delta: KeySet, stored: DataFrame, like: StructType, is_sure: Callable[[], bool]) -> Merged:
         """The measures of every touched key after the change; keys that cannot be merged exactly are computed again.
@@ -130,7 +143,10 @@ class Renewal:
         if not joined:
             return self._merged(delta.stored.frame, delta.restrict(stored), like)
         old = store(delta.restrict(stored), self.scratch / "old")
-        known = sent(old.frame, old.count())
+        count = old.count()
+        if KeySet(self.node.keys, old, count).distinct() < count:  # someone else's rows, which were accepted
+            return self._merged(delta.stored.frame, old.frame, like)
+        known = sent(old.frame, count)
         return Merged(known, with_added(self.node, delta.stored.frame, known, like), pairs=True)
 
     def _merged(self, delta: DataFrame, stored: DataFrame, like: StructType) -> Merged:

@@ -114,8 +114,10 @@ def replace_keys(
 ) -> None:
     """All rows of these keys go, the given ones come."""
     old = tables.before(table)
-    if table == node.name and set(tables.partitioned_by(table)) == set(node.keys) and keys.count <= _FEW_PARTITIONS:
-        tables.replace_partitions(table, keys, fresh.frame.select(*old.columns))
+    whole = table == node.name and set(tables.partitioned_by(table)) == set(node.keys)
+    chosen = keys.condition() if whole and keys.count <= _FEW_PARTITIONS else None
+    if chosen is not None:
+        tables.replace_partitions(table, chosen, fresh.frame.select(*old.columns))
     elif total <= SMALL_TABLE or (total <= _TIMES * SMALL_TABLE and keys.count * _MANY >= total):
         _write_anew(tables, table, old, keys, fresh)
     else:

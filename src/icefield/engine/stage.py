@@ -13,6 +13,7 @@ from icefield.engine.changes import numbered, trim
 from icefield.engine.difference import difference, same_rows
 from icefield.engine.filed import filed
 from icefield.engine.landing import files_taken, require_unchanged
+from icefield.engine.naming import require_same_columns
 from icefield.engine.origin import visible
 from icefield.engine.renewal import Renewal
 from icefield.engine.replacing import tell
@@ -99,10 +100,10 @@ class Stage:
             return self._noted(node, step, state, received)
         consumed = {name: inputs[name].version for name in node.inputs}
         if step.action == "update" and state is not None:
-            done = update(self, node, step, state)
+            done = self._update(node, step, state)
             if isinstance(done, Updated):
                 return self._staged_update(node, step, state, done, consumed)
-            step = step.as_rebuild(done.told)
+            step = step.as_rebuild(done)
         landed = self._land(node, received) if received is not None else None
         output, beside = self._computed(node, step, landed)
         split = self.split(node, step, state, output, landed)
@@ -118,6 +119,13 @@ class Stage:
             require_unchanged(self.root, [taken.file for taken in received.intakes])
         read = sum(counts.values()) if landed is not None else None
         return self._result(node, step, state, split, consumed, files, touched, read, last_read(node.name, inputs))
+
+    def _update(self, node: Node, step: Step, state: TableState) -> Updated | str:
+        """What an update did, or why everything is to be computed instead."""
+        if state.beside != (node.name in self.apart):
+            return "its checks or its finish were changed and accepted: its rows no longer tell its measures"
+        done = update(self, node, step, state)
+        return done if isinstance(done, Updated) else done.told
 
     def renewal(self, node: Node, step: Step) -> Renewal:
         """The incremental way to the rows of a keyed table."""
@@ -365,6 +373,7 @@ class Stage:
             repairs=len(self.decided[node.name].repairs) if node.name in self.decided else 0,
             amounts=state.amounts if state is not None and not (changed or meddled) else {},
             held=state.held if state is not None and not changed else {},
+            beside=state.beside if state is not None and step.action == "note" else node.name in self.apart,
         )
 
     def _told_since(self, node: Node, before: Version, now: Version, told: int | None) -> int | None:
@@ -377,6 +386,8 @@ class Stage:
 
     def _noted(self, node: Node, step: Step, state: TableState | None, received: Received | None) -> Staged:
         assert state is not None
+        if node.keys and state.fingerprint != node.fingerprint:
+            require_same_columns(node, [name for name, _ in state.columns], self.schemas[node.name].names)
         self.tables.branch.prepare(node.name)
         new = self._state(node, step, state, state.inputs, changed=False, epoch=False)
         files = filed(self.root, self.run, step, received, {})

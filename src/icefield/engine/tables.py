@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
     from icefield.engine.keyed import KeySet
@@ -239,9 +239,9 @@ class Tables:
         finally:
             self.spark.catalog.dropTempView(view)
 
-    def replace_partitions(self, table: str, keys: KeySet, rows: DataFrame) -> None:
-        """Replaces whole partitions, also by nothing: the key is what the table is partitioned by."""
-        self._writer(table, rows).overwrite(keys.condition())
+    def replace_partitions(self, table: str, chosen: Column, rows: DataFrame) -> None:
+        """Replaces whole partitions, also by nothing: the condition is about what the table is partitioned by."""
+        self._writer(table, rows).overwrite(chosen)
 
     def cancel(self) -> None:
         """Stops whatever Spark is doing for this run."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, FloatType
+from pyspark.sql.types import DatetimeType, DoubleType, FloatType
 
 from icefield.declare import Accumulate
 from icefield.engine.keyed import KeySet, key_of, keys_in
@@ -55,6 +55,20 @@ def try_promise(renewal: Renewal, built: DataFrame, measures: StructType | None)
         _try_some_keys(renewal, built)
 
 
+def try_touched(renewal: Renewal, touched: DataFrame, measures: StructType) -> None:
+    """accumulate: the rows that the inputs have of some keys, to which rows came, merge from two halves.
+
+    A first build may have had one row a key, which tries nothing.
+    """
+    chosen = store(touched.limit(KEYS_TRIED), renewal.scratch / "touched-tried")
+    if not (count := chosen.count()):
+        return
+    keys = KeySet(renewal.node.keys, chosen, count)
+    samples = {edge.parameter: _Sample.of_keys(renewal, edge, keys) for edge in renewal.node.edges if not edge.lookup}
+    whole = renewal.measured({name: sample.rows for name, sample in samples.items()}, measures)
+    _try_halves(renewal, samples, whole, measures)
+
+
 def _try_halves(renewal: Renewal, samples: Mapping[str, _Sample], whole: DataFrame, measures: StructType) -> None:
     """accumulate: the measures of two halves of some rows merge into those of all of them."""
     halves = [renewal.measured({name: s.halves[n] for name, s in samples.items()}, measures) for n in (0, 1)]
@@ -81,13 +95,11 @@ def _try_some_rows(renewal: Renewal, edge: Edge) -> bool:
     node, sample = renewal.node, _Sample.of(renewal, edge)
     key = key_of(node, edge, sample.rows.columns)
     whole = renewal.computed({edge.parameter: sample.rows})
-    known = sorted(keys_in(sample.rows, key).distinct().collect(), key=repr)
-    if len(known) < 2:
-        return False
     keys = _half_of(node, keys_in(sample.rows, key), renewal.scratch / "tried")
     if keys is None:
         return False
-    _compare(node, keys.restrict(whole), renewal.computed({edge.parameter: keys.restrict(sample.rows, key)}))
+    parts = renewal.computed({edge.parameter: keys.restrict(sample.rows, key)}, carried=True)
+    _compare(node, keys.restrict(whole), parts)
     return True
 
 
@@ -108,7 +120,7 @@ def _try_some_keys(renewal: Renewal, built: DataFrame) -> None:
     node = renewal.node
     chosen = store(built.select(*(quoted(key) for key in node.keys)).limit(KEYS_TRIED), renewal.scratch / "tried")
     keys = KeySet(node.keys, chosen, KEYS_TRIED)
-    again = kept(node, visible(renewal.again(keys))).select(*(quoted(column) for column in built.columns))
+    again = kept(node, visible(renewal.again(keys, carried=True))).select(*(quoted(column) for column in built.columns))
     _compare(node, keys.restrict(built), again)
 
 
@@ -121,20 +133,30 @@ class _Sample:
 
     @classmethod
     def of(cls, renewal: Renewal, edge: Edge) -> _Sample:
-        like = renewal.whole(edge)
         found = some_rows(renewal.tables.branch, str(edge.table), renewal.ranges[str(edge.table)].end, ROWS_TRIED)
+        return cls._of(renewal, edge, found)
+
+    @classmethod
+    def of_keys(cls, renewal: Renewal, edge: Edge, keys: KeySet) -> _Sample:
+        """Rows of some keys."""
+        rows = renewal.whole(edge)
+        chosen = keys.restrict(rows, key_of(renewal.node, edge, rows.columns)).limit(ROWS_TRIED)
+        return cls._of(renewal, edge, store(chosen, renewal.scratch / f"rows-of-{edge.parameter}").arrow())
+
+    @classmethod
+    def _of(cls, renewal: Renewal, edge: Edge, found: pa.Table) -> _Sample:
         place = renewal.scratch / f"sample-{edge.parameter}"
         place.mkdir(parents=True, exist_ok=True)
         for half in (0, 1):
             rows = pa.array(range(half, found.num_rows, 2), pa.int64())
             pq.write_table(found.take(rows), place / f"{half}.parquet")
-        reader = renewal.tables.spark.read.schema(like.schema)
+        reader = renewal.tables.spark.read.schema(renewal.whole(edge).schema)
         return cls(reader.parquet(str(place)), [reader.parquet(str(place / f"{half}.parquet")) for half in (0, 1)])
 
 
 def _compare(node: Node, whole: DataFrame, parts: DataFrame) -> None:
-    sides = {"whole": whole, "parts": parts}
-    tagged = [_fixed(rows.select(*whole.columns), node).withColumn(_SIDE, F.lit(side)) for side, rows in sides.items()]
+    sides = {"whole": whole, "parts": parts.select(*map(quoted, whole.columns))}
+    tagged = [_fixed(rows, node).withColumn(_SIDE, F.lit(side)) for side, rows in sides.items()]
     found: dict[str, list[Row]] = {"whole": [], "parts": []}
     for row in tagged[0].unionByName(tagged[1]).collect():
         found[row[_SIDE]].append(row)
@@ -144,7 +166,11 @@ def _compare(node: Node, whole: DataFrame, parts: DataFrame) -> None:
 
 
 def _fixed(rows: DataFrame, node: Node) -> DataFrame:
-    return comparable(rows.select(*(quoted(column) for column in rows.columns if column not in node.volatile)))
+    fixed = comparable(rows.select(*(quoted(column) for column in rows.columns if column not in node.volatile)))
+    times = {field.name for field in fixed.schema if isinstance(field.dataType, DatetimeType)}
+    # Python has no year after 9999, Spark has.
+    told = [F.col(quoted(n)).cast("string").alias(n) if n in times else F.col(quoted(n)) for n in fixed.columns]
+    return fixed.select(*told)
 
 
 def comparable(rows: DataFrame) -> DataFrame:

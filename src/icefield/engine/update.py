@@ -11,13 +11,14 @@ from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import numbered
 from icefield.engine.difference import difference, difference_of_pairs
 from icefield.engine.keyed import KeySet
+from icefield.engine.naming import require_same_columns
 from icefield.engine.origin import visible
 from icefield.engine.quality import Split
 from icefield.engine.replacing import Came, Given, Went, put, replace_keys, require_own_keys, tell
 from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import Moves, Seen
 from icefield.engine.tables import quoted
-from icefield.errors import SchemaChanged
+from icefield.engine.trial import try_touched
 from icefield.failpoint import failpoint
 from icefield.graph import measures_of, quarantine_of
 from icefield.lake import metadata as meta
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
-    from icefield.engine.renewal import Renewal
+    from icefield.engine.renewal import Merged, Renewal
     from icefield.engine.stage import Stage
     from icefield.graph import Node
     from icefield.graph.state import TableState
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 REBUILD_SHARE = 0.5
 #: Up to so many rows the keys of a table are counted without Spark.
 _IN_MEMORY = 2_000_000
+#: Up to so many rows of its inputs a merge that is not proven is tried at every update.
+_TRIED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +127,21 @@ class _Update:
         finish: Finish = self.stage.finishes.get(name, lambda rows: rows)
         if name not in self.stage.apart:
             found = self.renewal.merged(touched, self._published, like, lambda: self.stage.is_proven(self.node))
+            self._try(found, like)
             return _Found(touched=touched, before=found.before, output=finish(found.measures), pairs=found.pairs)
         beside = self.stage.tables.before(measures_of(name))
         found = self.renewal.merged(touched, beside, like, lambda: False)  # both tables are written by key
+        self._try(found, like)
         measures = store(found.measures, self.scratch / "measures")
         before = touched.restrict(self._published)
         return _Found(touched=touched, before=before, output=finish(measures.frame), measures=measures)
+
+    def _try(self, found: Merged, like: StructType) -> None:
+        """As long as it costs little, what is not proven is tried whenever rows come to keys that are there."""
+        branch = self.stage.tables.branch
+        known = [branch.staged_metadata(name) or branch.base_metadata(name) for name in self.node.inputs]
+        if sum(meta.total_records(one) for one in known if one) <= _TRIED and not self.stage.is_proven(self.node):
+            try_touched(self.renewal, found.before.select(*(quoted(key) for key in self.node.keys)), like)
 
     def write(self, found: _Found) -> Updated:
         """Puts the new rows in place and tells what changed."""
@@ -166,13 +179,7 @@ class _Update:
 
     def _difference(self, before: DataFrame, after: DataFrame, *, pairs: bool) -> Stored:
         """What goes and what comes, once equal pairs have cancelled; evaluated once."""
-        if set(before.columns) != set(after.columns):  # code that was accepted without a rebuild
-            raise SchemaChanged(
-                f"the columns of {self.node.name} are {', '.join(before.columns)}, and its function gives"
-                f" {', '.join(after.columns)}",
-                where=str(self.node.location),
-                remedy="let the table be rebuilt: run it without --accept, or with --full-refresh",
-            )
+        require_same_columns(self.node, before.columns, after.columns)
         after = after.select(*before.columns)
         if pairs:
             change = difference_of_pairs(before, after, self.node.keys, self.node.volatile)

@@ -54,6 +54,8 @@ class TableState:
     amounts: Mapping[str, str | None] = field(default_factory=dict)
     #: Checks across tables that no row failed, with the snapshots of both tables at which that was so.
     held: Mapping[str, str] = field(default_factory=dict)
+    #: Its rows do not tell all the measures that new ones are merged into: those are kept in a table beside it.
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,12 @@ def wire(table: Table, names: Names) -> tuple[Edge, ...]:
             where=str(table.location),
             remedy="let a table with append() take the rows in, and this one read it",
         )
+    if isinstance(table.refresh, Keyed) and all(edge.lookup for edge in edges):
+        raise InvalidOption(
+            f"{table.name} is refreshed by key, but reads lookups only, which have none",
+            where=str(table.location),
+            remedy="let one input be no lookup(...), or declare it full()",
+        )
     return edges
 
 

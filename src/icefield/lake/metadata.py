@@ -176,6 +176,7 @@ def table_state(name: str, metadata: Metadata) -> TableState:
         meddled=_meddled(metadata),
         amounts=json.loads(properties.get("icefield.amounts", "{}")),
         held=json.loads(properties.get("icefield.held", "{}")),
+        beside="icefield.beside" in properties,
     )
 
 
@@ -228,6 +229,8 @@ def state_properties(state: TableState) -> dict[str, str]:
         properties["icefield.amounts"] = json.dumps(dict(state.amounts))
     if state.held:
         properties["icefield.held"] = json.dumps(dict(state.held))
+    if state.beside:
+        properties["icefield.beside"] = "true"
     if state.changes is not None:
         properties["icefield.changes"] = str(state.changes)
     if state.files is not None:

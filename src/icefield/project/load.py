@@ -105,4 +105,7 @@ def _relative(file: str, root: Path) -> str:
 def _remedy(problem: BaseException) -> str:
     if isinstance(problem, ModuleNotFoundError) and problem.name:
         return f"install {problem.name.partition('.')[0]} beside icefield, or mend the import"
-    return "mend that line; `python -m py_compile` or a plain import of the file shows the same error"
+    return (
+        "mend that line; a file that declares no tables need not be imported: name those that do under"
+        ' [project] in icefield.toml, tables = ["..."]'
+    )

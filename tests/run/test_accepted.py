@@ -1,0 +1,189 @@
+"""Promises that first data cannot break, and tables that go on after --accept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from icefield import Lake
+from icefield.engine import renewal, update
+from icefield.engine.session import start_session, stop_session
+from icefield.errors import NotExact
+from icefield.lake.catalog import LAKE
+from projects import TinyProject, order, tiny
+
+pytestmark = pytest.mark.spark
+
+HEAD = """
+from pyspark.sql import functions as F
+from icefield import accumulate, append, by_key, expect, files, lookup, ref, table
+
+ORDERS = "id BIGINT, customer STRING, amount DECIMAL(10,2), at TIMESTAMP"
+
+
+@table("bronze.orders", source=files("landing/orders/*.csv", schema=ORDERS), refresh=append())
+def orders(rows):
+    return rows.select("id", "customer", "amount", "at")
+"""
+SUMS = """
+@table("gold.sums", refresh=accumulate("customer", v="sum"){checks})
+def sums(orders):
+    return orders.groupBy("customer").agg(F.sum("amount").alias("v"))
+"""
+LARGE = ', checks=[expect("large", "v > 2", otherwise="quarantine")]'
+
+
+def project_of(root: Path, text: str, *orders: str) -> TinyProject:
+    project = tiny(root, HEAD + text)
+    project.land("1.csv", orders or [order(1), order(2, "bob", "3.00")])
+    return project
+
+
+def require_exact(project: TinyProject, table: str) -> None:
+    assert [(one.status, one.examples) for one in Lake(project.root).verify(table)] == [("exact", ())]
+
+
+@pytest.mark.parametrize(("before", "after"), [("", LARGE), (LARGE, "")], ids=["more checks", "fewer checks"])
+def test_where_accepted_checks_hide_measures_the_next_rows_are_not_merged(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    project = project_of(tmp_path, SUMS.format(checks=before))
+    assert project.run().status == "published"
+    project.declare(HEAD + SUMS.format(checks=after))
+    assert project.run(accept=("gold.sums",)).status == "published"
+    project.land("2.csv", [order(9, "ann", "1.00")])
+    result = project.run()
+    (outcome,) = [one for one in result.tables if one.table == "gold.sums"]
+    assert (result.status, outcome.action) == ("published", "rebuild")
+    assert "accepted" in outcome.reason
+    require_exact(project, "gold.sums")
+
+
+def test_code_that_gives_other_columns_cannot_be_accepted(tmp_path: Path) -> None:
+    project = project_of(tmp_path, SUMS.format(checks=""))
+    project.run()
+    project.declare(HEAD + SUMS.format(checks="").replace("v=", "w=").replace('"v"', '"w"'))
+    result = project.run(accept=("gold.sums",))
+    assert result.status == "failed"
+    assert "ICE-306" in result.error
+    assert "--select gold.sums --full-refresh" in result.error
+
+
+@pytest.mark.parametrize("many", [0, 10], ids=["joined", "grouped"])
+def test_a_key_that_someone_else_stored_twice_does_not_multiply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr(renewal, "MANY", many)
+    project = project_of(tmp_path, SUMS.format(checks=""))
+    project.run()
+    catalog = SqlCatalog(LAKE, uri=f"sqlite:///{project.lake.catalog.path}", warehouse=str(project.lake.warehouse))
+    table = catalog.load_table("gold.sums")
+    table.append(table.scan().to_arrow())
+    catalog.close()
+    assert project.run(accept=("gold.sums",)).status == "published"
+    project.land("2.csv", [order(9, "ann", "1.00")])
+    result = project.run()
+    assert result.status == "failed"
+    assert "ICE-125 the function of gold.sums gives more than one row for a key" in result.error
+
+
+TWICE = """
+BOTH = {"orders": ref("bronze.orders", a="`customer`", b="`customer`")}
+
+
+@table("gold.twice", refresh=accumulate("a", "b", n="count"), inputs=BOTH)
+def twice(orders):
+    return orders.sparkSession.sql("SELECT customer a, customer b, count(*) n FROM {o} GROUP BY customer, id", o=orders)
+"""
+
+
+def test_groups_by_more_than_the_key_are_found_out(tmp_path: Path) -> None:
+    result = project_of(tmp_path, TWICE, order(1), order(2), order(3, "bob"), order(4, "bob")).run()
+    assert "ICE-125 gold.twice does not keep the promise of accumulate('a', 'b')" in result.error
+
+
+AVERAGE = """
+@table("gold.average", refresh=accumulate("customer", v="sum"))
+def average(orders):
+    return orders.groupBy("customer").agg(F.avg("amount").alias("v")).withColumn("v", F.col("v").cast("DECIMAL(12,2)"))
+"""
+
+
+def test_what_one_row_a_key_could_not_show_is_found_when_the_next_comes(tmp_path: Path) -> None:
+    project = project_of(tmp_path, AVERAGE)
+    assert project.run().status == "published"
+    project.land("2.csv", [order(3, "ann", "9.00")])
+    assert "ICE-125 gold.average does not keep the promise of accumulate('customer')" in project.run().error
+
+
+LOOKED = """
+@table("bronze.names", source=files("landing/names/*.csv", schema="customer STRING, code STRING"), refresh=append())
+def names(rows):
+    return rows.select("customer", "code")
+
+
+@table("gold.named", refresh=by_key("id"), inputs={"names": lookup("bronze.names", on="{on}")})
+def named(orders, names):
+    codes = names.select(F.col("{joined}").alias("customer"), F.col("{other}").alias("told"))
+    return orders.select("id", "customer").join(codes, "customer", "left")
+"""
+
+
+@pytest.mark.parametrize("on", ["customer", "code"])
+def test_a_lookup_that_is_joined_on_another_column_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
+) -> None:
+    monkeypatch.setattr(update, "REBUILD_SHARE", 100.0)
+    text = LOOKED.replace("{on}", "customer").replace("{joined}", on)
+    project = project_of(tmp_path, text.replace("{other}", "code" if on == "customer" else "customer"))
+    project.land("1.csv", "customer,code\nann,bob\nbob,ann\n", "names")
+    result = project.run()
+    if on == "code":
+        assert "ICE-125 gold.named does not keep the promise of by_key('id')" in result.error
+        return
+    assert result.status == "published"
+    project.land("2.csv", "customer,code\nann,carl\n", "names")
+    assert project.run().status == "published"
+    require_exact(project, "gold.named")
+
+
+FAR = """
+@table("gold.far", refresh=by_key(day="make_date(int(amount), 1, 1)"), partitioned_by=["day"])
+def far(orders):
+    return orders.groupBy(F.expr("make_date(int(amount), 1, 1)").alias("day")).agg(F.count("*").alias("n"))
+
+
+@table("silver.days", refresh=append())
+def days(orders):
+    return orders.select(F.expr("make_date(int(amount), 1, 1)").alias("day"), "id")
+
+
+@table("gold.near", refresh=accumulate("day", n="count"))
+def near(days):
+    return days.groupBy("day").agg(F.count("*").alias("n"))
+"""
+
+
+def test_a_year_that_python_does_not_know_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "REBUILD_SHARE", 100.0)
+    project = project_of(tmp_path, FAR, order(1, amount="2026"), order(2, amount="2025"))
+    assert project.run().status == "published"
+    for number in (2, 3):
+        project.land(f"{number}.csv", [order(3, amount="20260")])
+        assert project.run().status == "published"
+    for table in ("gold.far", "gold.near"):
+        assert project.ask(f"SELECT n::INT FROM {table} ORDER BY day") == [(1,), (1,), (2,)]
+
+
+def test_sums_that_become_null_when_they_are_too_large_are_refused(tmp_path: Path) -> None:
+    stop_session()
+    try:
+        project = tiny(tmp_path, HEAD + SUMS.format(checks=""), spark={"spark.sql.ansi.enabled": "false"})
+        project.land("1.csv", [order(1)])
+        with pytest.raises(NotExact, match=r"without spark\.sql\.ansi\.enabled"):
+            project.run()
+    finally:
+        stop_session()
+        start_session(app="tests", conf={}, log=tmp_path / "spark.log")
