@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from icefield.declare import Check, Column, RowCheck
     from icefield.graph import Graph, Node
     from icefield.graph.state import Repair
+
+
+_EXECUTION = "org.apache.spark.sql.execution.SQLExecution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +120,7 @@ def _call_empty(
     spark: SparkSession, root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]
 ) -> DataFrame:
     try:
-        with _Watched(spark) as asked:
-            output = function(**inputs)
+        output, asked = _watched(spark, function, inputs)
         columns = getattr(output, "columns", None)
     except IcefieldError:
         raise
@@ -136,7 +138,7 @@ def _call_empty(
             remedy="end the function with `return` and a DataFrame",
         )
     require_once(node, columns)
-    if asked.spark and not isinstance(node.refresh, Full) and not any(edge.lookup for edge in node.edges):
+    if asked and not isinstance(node.refresh, Full) and not any(edge.lookup for edge in node.edges):
         raise PromiseBroken(
             f"the function of {node.name} asks Spark for a result while it is called (count, collect, first, toPandas"
             f" ...): refreshed by {node.refresh.kind}, it would be that of some rows only",
@@ -147,25 +149,23 @@ def _call_empty(
     return output  # type: ignore[no-any-return]
 
 
-@dataclass(slots=True)
-class _Watched:
-    """Whether Spark was asked to compute something in the meantime."""
+def _watched(spark: SparkSession, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> tuple[Any, bool]:
+    """What a function gives, and whether it had Spark compute something: called twice, for others may do so, too."""
+    queries = _numbers_of_queries(spark)
+    before = queries.get()
+    output = function(**inputs)
+    if queries.get() == before:
+        return output, False
+    before = queries.get()
+    return function(**inputs), queries.get() > before
 
-    session: SparkSession
-    spark: bool = False
-    _before: int = 0
 
-    def __enter__(self) -> Self:
-        self._before = self._next()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.spark = self._next() > self._before + 1
-
-    def _next(self) -> int:
-        """Spark's next number of a query, which is taken by that."""
-        assert self.session._jvm is not None
-        return int(self.session._jvm.org.apache.spark.sql.execution.SQLExecution.nextExecutionId())
+def _numbers_of_queries(spark: SparkSession) -> Any:
+    """Where Spark counts its queries; what it tells its listeners comes later."""
+    assert spark._jvm is not None
+    field = spark._jvm.java.lang.Class.forName(f"{_EXECUTION}$").getDeclaredField("_nextExecutionId")
+    field.setAccessible(True)
+    return field.get(None)
 
 
 def _empty_inputs(spark: SparkSession, node: Node, schemas: Mapping[str, StructType]) -> dict[str, DataFrame]:
