@@ -172,7 +172,8 @@ def test_a_year_that_python_does_not_know_stops_nothing(tmp_path: Path, monkeypa
     assert project.run().status == "published"
     for number in (2, 3):
         project.land(f"{number}.csv", [order(3, amount="20260")])
-        assert project.run().status == "published"
+        result = project.run()
+        assert result.status == "published", result.error
     for table in ("gold.far", "gold.near"):
         assert project.ask(f"SELECT n::INT FROM {table} ORDER BY day") == [(1,), (1,), (2,)]
 

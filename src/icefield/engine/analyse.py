@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from icefield.declare import Accumulate, Append, ByKey, ExpectTable, Full, Reconciles, References, format_columns
+from icefield.engine.actions import watching
 from icefield.engine.author import is_sparks, line_of, told
 from icefield.engine.frames import empty_frame
 from icefield.engine.merging import measured, require_merging
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from icefield.declare import Check, Column, RowCheck
     from icefield.graph import Graph, Node
     from icefield.graph.state import Repair
-
-
-_EXECUTION = "org.apache.spark.sql.execution.SQLExecution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ def derive_schemas(
         stop_if_asked()
         node = graph[name]
         inputs = _empty_inputs(spark, node, found.schemas)
-        output = _call_empty(spark, root, node, functions[name], inputs)
+        output = _call_empty(root, node, functions[name], inputs)
         if name not in settled:
             _require_promise(node, inputs, output)
         if node.keys:
@@ -116,11 +114,10 @@ def _require_promise(node: Node, inputs: Mapping[str, DataFrame], output: DataFr
         require_exact(node, output)
 
 
-def _call_empty(
-    spark: SparkSession, root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]
-) -> DataFrame:
+def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> DataFrame:
     try:
-        output, asked = _watched(spark, function, inputs)
+        with watching() as asked:
+            output = function(**inputs)
         columns = getattr(output, "columns", None)
     except IcefieldError:
         raise
@@ -140,32 +137,13 @@ def _call_empty(
     require_once(node, columns)
     if asked and not isinstance(node.refresh, Full) and not any(edge.lookup for edge in node.edges):
         raise PromiseBroken(
-            f"the function of {node.name} asks Spark for a result while it is called (count, collect, first, toPandas"
-            f" ...): refreshed by {node.refresh.kind}, it would be that of some rows only",
+            f"the function of {node.name} asks Spark for a result by {asked[0]}() while it is called: refreshed by"
+            f" {node.refresh.kind}, it would be that of some rows only",
             where=str(node.location),
             remedy="let it only return a DataFrame; what it asks for can be a table of its own that is passed as"
             " lookup(...); or declare it full()",
         )
     return output  # type: ignore[no-any-return]
-
-
-def _watched(spark: SparkSession, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> tuple[Any, bool]:
-    """What a function gives, and whether it had Spark compute something: called twice, for others may do so, too."""
-    queries = _numbers_of_queries(spark)
-    before = queries.get()
-    output = function(**inputs)
-    if queries.get() == before:
-        return output, False
-    before = queries.get()
-    return function(**inputs), queries.get() > before
-
-
-def _numbers_of_queries(spark: SparkSession) -> Any:
-    """Where Spark counts its queries; what it tells its listeners comes later."""
-    assert spark._jvm is not None
-    field = spark._jvm.java.lang.Class.forName(f"{_EXECUTION}$").getDeclaredField("_nextExecutionId")
-    field.setAccessible(True)
-    return field.get(None)
 
 
 def _empty_inputs(spark: SparkSession, node: Node, schemas: Mapping[str, StructType]) -> dict[str, DataFrame]:

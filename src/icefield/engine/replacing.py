@@ -15,6 +15,7 @@ from icefield.engine.keyed import KeySet
 from icefield.engine.scratch import Stored, store
 from icefield.errors import PromiseBroken
 from icefield.graph import changes_of
+from icefield.lake.rows import can_be_written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,11 +132,13 @@ def replace_keys(
 def _write_anew(tables: Tables, table: str, old: DataFrame, keys: KeySet, fresh: Came | Given) -> None:
     """All rows of a small table, in place of those it has."""
     rows = tables.small_rows(table, old.columns) if keys.plain else None
-    if rows is None:
-        tables.overwrite(table, keys.without(old).unionByName(fresh.frame.select(*old.columns)))
-        return
-    stay = rows.filter(pc.invert(keys.among(rows)))
-    tables.overwrite_few(table, pa.concat_tables([stay, fresh.arrow(old.columns).cast(stay.schema)]))
+    if rows is not None:
+        stay = rows.filter(pc.invert(keys.among(rows)))
+        after = pa.concat_tables([stay, fresh.arrow(old.columns).cast(stay.schema)])
+        if can_be_written(after):
+            tables.overwrite_few(table, after)
+            return
+    tables.overwrite(table, keys.without(old).unionByName(fresh.frame.select(*old.columns)))
 
 
 def tell(tables: Tables, node: Node, change: Stored) -> str:

@@ -12,7 +12,15 @@ from pyspark.sql import functions as F
 
 from icefield.errors import SchemaChanged
 from icefield.lake import metadata as meta
-from icefield.lake.rows import append_rows, columns_of, distinct_values, overwrite_rows, values_among, values_of
+from icefield.lake.rows import (
+    append_rows,
+    can_be_written,
+    columns_of,
+    distinct_values,
+    overwrite_rows,
+    values_among,
+    values_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -178,7 +186,9 @@ class Tables:
     def takes_few(self, table: str, rows: Stored) -> bool:
         """Whether PyIceberg is to append the rows: few, to a table that has no days or buckets for it to tell apart."""
         metadata = self.branch.staged_metadata(table)
-        return metadata is not None and not meta.is_partitioned(metadata) and rows.count() <= FEW_ROWS
+        if metadata is None or meta.is_partitioned(metadata) or rows.count() > FEW_ROWS:
+            return False
+        return can_be_written(rows.arrow())
 
     def append_few(self, table: str, rows: pa.Table) -> None:
         """Adds a few rows, without a query."""

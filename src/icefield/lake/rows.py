@@ -115,6 +115,20 @@ def columns_of(branch: Branch, table: str, snapshot: int | None, columns: Sequen
         return found.scan(snapshot_id=snapshot, selected_fields=tuple(columns)).to_arrow().select(list(columns))
 
 
+def can_be_written(rows: pa.Table) -> bool:
+    """Whether PyIceberg can write rows: it tells the least and greatest of a column, and Python's years end at 9999."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        for column in rows.columns:
+            if pa.types.is_temporal(column.type):
+                pc.min_max(column).as_py()
+    except (OverflowError, ValueError):
+        return False
+    return True
+
+
 def distinct_values(branch: Branch, table: str, snapshot: int | None, columns: tuple[str, ...]) -> int:
     """How many different values some columns have; for tables that fit into memory."""
     values = columns_of(branch, table, snapshot, columns)
