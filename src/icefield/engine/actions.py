@@ -12,26 +12,38 @@ from pyspark.sql.classic.dataframe import DataFrame
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: By these everything else (first, head, take) asks as well.
-_ACTIONS = ("collect", "count", "isEmpty", "tail", "toPandas", "toArrow", "toLocalIterator", "approxQuantile", "show")
+_ACTIONS = (
+    "approxQuantile",
+    "collect",
+    "count",
+    "first",
+    "head",
+    "isEmpty",
+    "show",
+    "tail",
+    "take",
+    "toArrow",
+    "toLocalIterator",
+    "toPandas",
+)
 _one_at_a_time = threading.Lock()
 
 
 @contextmanager
-def watching() -> Iterator[list[str]]:
-    """The methods of DataFrames by which this thread has Spark compute something in the meantime.
+def watching() -> Iterator[list[tuple[str, DataFrame]]]:
+    """The methods by which this thread has Spark compute something in the meantime, and of which frames.
 
     What Spark counts itself does not tell them: a view for `spark.sql(..., orders=orders)` is a query for it.
     """
-    asked: list[str] = []
+    asked: list[tuple[str, DataFrame]] = []
     here = threading.get_ident()
 
     def noting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
-        def asking(*args: Any, **options: Any) -> Any:
+        def asking(rows: DataFrame, *args: Any, **options: Any) -> Any:
             if threading.get_ident() == here:
-                asked.append(name)
-            return method(*args, **options)
+                asked.append((name, rows))
+            return method(rows, *args, **options)
 
         return asking
 

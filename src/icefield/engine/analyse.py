@@ -22,12 +22,13 @@ from icefield.engine.promises import (
     require_keys,
     require_keys_alone,
     require_rows_alone,
+    require_unasked,
     require_united,
 )
 from icefield.engine.proof import is_proven
 from icefield.engine.quality import splitting
 from icefield.engine.tables import quoted
-from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost, PromiseBroken
+from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost
 from icefield.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
@@ -135,14 +136,8 @@ def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Ma
             remedy="end the function with `return` and a DataFrame",
         )
     require_once(node, columns)
-    if asked and not isinstance(node.refresh, Full) and not any(edge.lookup for edge in node.edges):
-        raise PromiseBroken(
-            f"the function of {node.name} asks Spark for a result by {asked[0]}() while it is called: refreshed by"
-            f" {node.refresh.kind}, it would be that of some rows only",
-            where=str(node.location),
-            remedy="let it only return a DataFrame; what it asks for can be a table of its own that is passed as"
-            " lookup(...); or declare it full()",
-        )
+    if not isinstance(node.refresh, Full):
+        require_unasked(node, inputs, asked)
     return output  # type: ignore[no-any-return]
 
 

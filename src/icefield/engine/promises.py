@@ -16,7 +16,7 @@ from icefield.engine.quality import SPLITTING
 from icefield.errors import BadFunction, KeyUnknown, NotExact, PromiseBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -130,6 +130,20 @@ CHANGING = {
 _CLOCK = re.compile(r"current|now|localtimestamp|curdate|unix_timestamp|uuid|rand|monotonic", re.IGNORECASE)
 #: Aggregates whose value depends on the order of rows, which nothing keeps.
 _UNORDERED = {"First": "first()", "Last": "last()", "AnyValue": "any_value()", "CollectList": "collect_list()"}
+
+
+def require_unasked(node: Node, inputs: Mapping[str, DataFrame], asked: Sequence[tuple[str, DataFrame]]) -> None:
+    """No function of some rows knows what all rows would give; what is passed whole may be asked."""
+    some = union(leaves(inputs[edge.parameter]) for edge in node.edges if not edge.lookup)
+    for method, frame in asked:
+        if not some.isdisjoint(leaves(frame)):
+            raise PromiseBroken(
+                f"the function of {node.name} asks Spark for a result by {method}() while it is called: refreshed by"
+                f" {node.refresh.kind}, it would be that of some rows only",
+                where=str(node.location),
+                remedy="let it only return a DataFrame; what it asks for can be a table of its own that is passed as"
+                " lookup(...); or declare it full()",
+            )
 
 
 def require_rows_alone(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
