@@ -535,8 +535,12 @@ def customers(visits):
 
 
 @pytest.mark.usefixtures("always")
-def test_many_keys_are_joined_with_those_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("more", [0, 100], ids=["their keys first", "at once"])
+def test_many_keys_are_joined_with_those_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
     """As with hundred thousands and more; NULL is one of them, and so is a key whose row stays as it is."""
+    monkeypatch.setattr(renewal, "_MORE", more)
     joined = []
     real = renewal.with_added
     monkeypatch.setattr(renewal, "with_added", lambda node, *rest: joined.append(node.name) or real(node, *rest))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from icefield import Lake
 from icefield.engine import references, seen, update
 from icefield.lake.embedded import EmbeddedLake
+from icefield.lake.rows import not_among
 from projects import TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark
@@ -97,6 +100,7 @@ def test_counts_are_those_of_all_rows(
         monkeypatch.setattr(seen.Seen, "fit", property(lambda self: False))
     if how == "many":
         monkeypatch.setattr(seen, "IN_MEMORY", -1)
+        monkeypatch.setattr(references, "IN_MEMORY", -1)
     print(f"seed {seed}")
     draw, project = random.Random(seed), tiny(tmp_path, TABLES)
     project.land("0.csv", [order(number, f"c{number}", "1.00") for number in range(30)])
@@ -146,21 +150,30 @@ def test_what_held_is_remembered_at_its_snapshots(tmp_path: Path, looked_at: lis
     assert sorted(looked_at) == [1, 1, 1, 1, 9], "rows that came, but for the check that depends on the clock"
 
 
-def test_whole_numbers_are_found_as_python_finds_them() -> None:
+def test_values_are_looked_for_as_python_does() -> None:
     for seed in range(300):
         draw = random.Random(seed)
-        kind = draw.choice([pa.int8(), pa.int16(), pa.int32(), pa.int64()])
-        least, most = draw.choice([(-128, 127), (-5, 5), (0, 127)])
+        kind = draw.choice([pa.int8(), pa.int32(), pa.int64(), pa.string(), pa.date32()])
+        values = pa.array(range(draw.choice([1, 12, 100])), pa.int32()).cast(kind).to_pylist()
 
-        def column(rows: int, draw: random.Random = draw, span: tuple[int, int] = (least, most)) -> list[int | None]:
+        def column(rows: int, draw: random.Random = draw, values: list[Any] = values) -> list[Any]:
             nulls = draw.random() / 4
-            return [None if draw.random() < nulls else draw.randint(*span) for _ in range(draw.randint(0, rows))]
+            return [None if draw.random() < nulls else draw.choice(values) for _ in range(draw.randint(0, rows))]
 
-        wanted, known = column(20), column(40)
-        missing = [value for value in wanted if value is not None and value not in known]
-        absent = references._Absent.of(kind, pa.chunked_array([known, known], kind))
-        assert absent is not None
-        found = absent.among(pa.chunked_array([wanted], kind))
-        assert found == (len(missing), missing[0] if missing else None), f"seed {seed}"
-        counted = absent.among(pa.chunked_array([wanted], kind), pa.chunked_array([[3] * len(wanted)], pa.int64()))
+        wanted, parts = column(20), [column(20) for _ in range(draw.randint(0, 3))]
+        missing = [value for value in wanted if value is not None and all(value not in part for part in parts)]
+        rows = pa.chunked_array([wanted], kind)
+        absent = not_among(pc.unique(rows.drop_null()), [pa.array(part, kind) for part in parts])
+        assert sorted(absent.to_pylist()) == sorted(set(missing)), f"seed {seed}"
+        assert references._told(rows, absent) == (len(missing), missing[0] if missing else None), f"seed {seed}"
+        counted = references._told(rows, absent, pa.chunked_array([[3] * len(wanted)], pa.int64()))
         assert counted[0] == 3 * len(missing), f"seed {seed}"
+
+
+def test_parts_are_read_until_all_is_found() -> None:
+    def parts() -> Iterator[pa.Array]:
+        yield pa.array([1, 2])
+        yield pa.array([3])
+        pytest.fail("read on, with nothing left to look for")
+
+    assert len(not_among(pa.array([1, 3]), parts())) == 0

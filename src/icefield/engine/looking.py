@@ -29,7 +29,7 @@ def look(tables: Tables, now: TableState, before: TableState | None, staged: Sta
         amounts,
         now.version,
         moves,
-        tables.values_at(now.name, now.version.snapshot),
+        tables.missing_at(now.name, now.version.snapshot),
     )
 
 

@@ -9,22 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
 
 from icefield.engine.lineage import expressions, has_subquery
 from icefield.engine.promises import CHANGING
 from icefield.engine.scratch import store
 from icefield.engine.seen import IN_MEMORY
 from icefield.engine.tables import quoted
-from icefield.lake.numbers import Marks, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from icefield.declare import References
@@ -44,10 +42,9 @@ class Held:
 
 def missing(check: References, rows: Seen, others: Seen, held: Held, scratch: Path) -> tuple[int, object]:
     """How many rows have a value that the others do not have, and one such value."""
-    known = others.values(check.column)
     key = _key(check, rows.frame)
-    unsure = _unsure(check, rows, others, known) if key and _held(held.before, key, rows, others) else rows
-    count, example = _count(check, unsure, others, known, scratch)
+    unsure = _unsure(check, rows, others) if key and _held(held.before, key, rows, others) else rows
+    count, example = _count(check, unsure, others, scratch)
     if key and not count and (now := _snapshots(rows.version, others.version)):
         held.now[key] = now
     return count, example
@@ -77,63 +74,42 @@ def _snapshots(one: Version | None, other: Version | None) -> str | None:
     return f"{one.snapshot} {other.snapshot}"
 
 
-def _unsure(check: References, rows: Seen, others: Seen, known: pa.ChunkedArray | None) -> Seen:
+def _unsure(check: References, rows: Seen, others: Seen) -> Seen:
     """The rows that may fail, where none did before: those that came, unless the others lost a value."""
     assert rows.moves is not None
     assert others.moves is not None
     if others.moves.went is None:
         return rows.moves.came
-    went = others.moves.went([check.column])[check.column]
-    absent = None if known is None else _Absent.of(went.type, known)
-    return rows if absent is None or absent.among(went)[0] else rows.moves.came
+    lost = others.lacking(check.column, others.moves.went([check.column])[check.column])
+    return rows if lost is None or len(lost) else rows.moves.came
 
 
-def _count(
-    check: References, rows: Seen, others: Seen, known: pa.ChunkedArray | None, scratch: Path
-) -> tuple[int, object]:
+def _count(check: References, rows: Seen, others: Seen, scratch: Path) -> tuple[int, object]:
     column = quoted(check.column)
     chosen = rows.frame.where(check.where).where(f"{column} IS NOT NULL")
-    absent = None if known is None else _Absent.of(to_arrow_type(rows.frame.schema[check.column].dataType), known)
-    if absent is not None and rows.fit:
+    if rows.fit and others.can_search(check.column):
         wanted = rows.columns([check.column]) if check.where == "true" else None
         if wanted is None:
             wanted = store(chosen.select(column), scratch).arrow()
-        return absent.among(wanted[check.column])
+        values = wanted[check.column]
+        if (absent := others.lacking(check.column, values)) is not None:
+            return _told(values, absent)
     # Counted by value before they are compared: few values go through the shuffle, not all rows.
     counted = store(chosen.groupBy(column).agg(F.count("*").alias(_ROWS)), scratch)
-    if absent is not None and counted.count() <= IN_MEMORY:
-        values = counted.arrow()
-        return absent.among(values[check.column], values[_ROWS])
+    if counted.count() <= IN_MEMORY:
+        grouped = counted.arrow()
+        if (absent := others.lacking(check.column, grouped[check.column])) is not None:
+            return _told(grouped[check.column], absent, grouped[_ROWS])
     missing = counted.frame.join(others.frame.select(column).distinct(), check.column, "left_anti")
     total = missing.agg(F.sum(_ROWS), F.first(column)).first()
     assert total is not None
     return int(total[0] or 0), total[1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Absent:
-    """Looks for values that are not among some known ones."""
-
-    known: pa.ChunkedArray
-    marks: Marks | None
-
-    @classmethod
-    def of(cls, kind: pa.DataType, known: pa.ChunkedArray) -> _Absent | None:
-        """For values of a type; None where that is not the type of the known ones."""
-        texts = [pa.types.is_string(one) or pa.types.is_large_string(one) for one in (kind, known.type)]
-        if kind != known.type and not all(texts):  # texts are long ones for PyIceberg
-            return None
-        if not pa.types.is_integer(known.type):
-            return cls(known, None)
-        return cls(known, Marks.of([numbers_of(chunk.drop_null()) for chunk in known.chunks]))
-
-    def among(self, values: pa.ChunkedArray, times: pa.ChunkedArray | None = None) -> tuple[int, object]:
-        """How many values are absent, and one of them; `times`: how often each of them is there."""
-        if self.marks is not None and not values.null_count:
-            there = pa.array(self.marks.has(numbers_of(values)))
-        else:
-            there = pc.is_in(values.cast(self.known.type), value_set=pc.unique(self.known))
-        gone = pc.and_(pc.invert(there), pc.is_valid(values))
-        absent = values.filter(gone)
-        count = len(absent) if times is None else pc.sum(times.filter(gone)).as_py()
-        return int(count or 0), absent[0].as_py() if len(absent) else None
+def _told(values: pa.ChunkedArray, absent: pa.Array, times: pa.ChunkedArray | None = None) -> tuple[int, object]:
+    """How many of some values are absent ones, and one of these; `times`: how often each value is there."""
+    if not len(absent):
+        return 0, None
+    gone = pc.is_in(values, value_set=absent.cast(values.type))
+    count = pc.sum(gone if times is None else times.filter(gone)).as_py()
+    return int(count or 0), absent[0].as_py()

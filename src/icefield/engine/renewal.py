@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: More keys than this are joined with what is stored, where they can be.
 MANY = 100_000
+#: Where more than so many times as many rows are stored, most keys that come are new: only keys are read at first.
+_MORE = 2
 _SIDE, _AGAIN, _ROW, _OLD = "_icefield_side", "_icefield_again", "_icefield_row", "stored"
 
 
@@ -133,21 +135,32 @@ class Renewal:
         found = reduce(lambda a, b: a.unionByName(b), values)
         return frames[lookup.parameter].join(found, reduce(lambda a, b: a & b, same), "left_semi")
 
-    def merged(self, delta: KeySet, stored: DataFrame, like: StructType, is_sure: Callable[[], bool]) -> Merged:
+    def merged(
+        self, delta: KeySet, stored: DataFrame, total: int, like: StructType, is_sure: Callable[[], bool]
+    ) -> Merged:
         """The measures of every touched key after the change; keys that cannot be merged exactly are computed again.
 
-        `is_sure`: whether the function surely gives one row a key. Many rows that only came are joined with what is
-        stored then, which takes a fraction of the time.
+        `total`: how many rows are stored. `is_sure`: whether the function surely gives one row a key. Many rows that
+        only came are joined with what is stored then, which takes a fraction of the time.
         """
         joined = delta.count > MANY and is_sure() and _adds_up(self.node, like) and not _removes(delta)
         if not joined:
             return self._merged(delta.stored.frame, delta.restrict(stored), like)
-        old = store(delta.restrict(stored), self.scratch / "old")
+        old = store(self._known(delta, stored, total), self.scratch / "old")
         count = old.count()
         if KeySet(self.node.keys, old, count).distinct() < count:  # someone else's rows, which were accepted
             return self._merged(delta.stored.frame, old.frame, like)
         known = sent(old.frame, count)
         return Merged(known, with_added(self.node, delta.stored.frame, known, like), pairs=True)
+
+    def _known(self, delta: KeySet, stored: DataFrame, total: int) -> DataFrame:
+        """The stored rows of keys that came."""
+        if total <= _MORE * delta.count:
+            return delta.restrict(stored)
+        names = [quoted(key) for key in self.node.keys]
+        found = store(delta.restrict(stored.select(*names)), self.scratch / "known")
+        known = KeySet(self.node.keys, found, found.count())
+        return known.restrict(stored) if known.count else stored.limit(0)
 
     def _merged(self, delta: DataFrame, stored: DataFrame, like: StructType) -> Merged:
         measures = [quoted(field.name) for field in like]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 from pyspark.sql.types import BooleanType, DateType, IntegralType, StringType
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ IN_MEMORY = 20_000_000
 class Seen:
     """Some rows; `count` of them, if that is known.
 
-    `read` gives columns of them without a query, if it can, and `read_values` the different values of one.
+    `read` gives columns of them without a query, if it can; `search` those of some values that a column does not have.
     """
 
     frame: DataFrame
@@ -34,7 +35,7 @@ class Seen:
     amounts: Amounts | None = None
     version: Version | None = None
     moves: Moves | None = None
-    read_values: Callable[[str, int], pa.ChunkedArray | None] | None = None
+    search: Callable[[str, pa.Array], pa.Array | None] | None = None
 
     @property
     def fit(self) -> bool:
@@ -54,12 +55,15 @@ class Seen:
             return None
         return self.read(list(names))
 
-    def values(self, name: str) -> pa.ChunkedArray | None:
-        """The values of a column, each at least once, in memory: of more rows than fit there, too, if they are few."""
-        if self.fit or self.read_values is None or not are_plain(self.frame.schema, [name]):
-            found = self.columns([name])
-            return None if found is None else found[name]
-        return self.read_values(name, IN_MEMORY)
+    def can_search(self, name: str) -> bool:
+        """Whether values of a column can be looked for without a query, as far as its type tells."""
+        return self.search is not None and are_plain(self.frame.schema, [name])
+
+    def lacking(self, name: str, values: pa.ChunkedArray) -> pa.Array | None:
+        """The different ones of some values that a column does not have; None where only Spark can tell."""
+        if self.search is None or not self.can_search(name):
+            return None
+        return self.search(name, pc.unique(values.drop_null()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from icefield.lake.rows import (
     distinct_values,
     overwrite_rows,
     values_among,
-    values_of,
+    values_missing,
 )
 
 if TYPE_CHECKING:
@@ -218,13 +218,13 @@ class Tables:
         """What reads columns of a version into memory, or gives None where PyIceberg cannot."""
         return partial(self._columns, table, snapshot)
 
-    def values_at(self, table: str, snapshot: int | None) -> Callable[[str, int], pa.ChunkedArray | None]:
-        """What reads the different values of a column, if they are not more than so many, or gives None."""
-        return partial(self._values, table, snapshot)
+    def missing_at(self, table: str, snapshot: int | None) -> Callable[[str, pa.Array], pa.Array | None]:
+        """What tells which of some different values a column of a version does not have, or gives None."""
+        return partial(self._missing, table, snapshot)
 
-    def _values(self, table: str, snapshot: int | None, name: str, most: int) -> pa.ChunkedArray | None:
+    def _missing(self, table: str, snapshot: int | None, name: str, wanted: pa.Array) -> pa.Array | None:
         readable = self._can_be_read(table, snapshot)
-        return values_of(self.branch, table, snapshot, name, most) if readable else None
+        return values_missing(self.branch, table, snapshot, name, wanted) if readable else None
 
     def _columns(self, table: str, snapshot: int | None, names: list[str]) -> pa.Table | None:
         return columns_of(self.branch, table, snapshot, names) if self._can_be_read(table, snapshot) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from icefield.declare import Accumulate
@@ -126,11 +126,13 @@ class _Update:
             return MostChanged(touched=touched.count, keys=0)
         finish: Finish = self.stage.finishes.get(name, lambda rows: rows)
         if name not in self.stage.apart:
-            found = self.renewal.merged(touched, self._published, like, lambda: self.stage.is_proven(self.node))
+            proven = partial(self.stage.is_proven, self.node)
+            found = self.renewal.merged(touched, self._published, self.state.rows, like, proven)
             self._try(found, like)
             return _Found(touched=touched, before=found.before, output=finish(found.measures), pairs=found.pairs)
         beside = self.stage.tables.before(measures_of(name))
-        found = self.renewal.merged(touched, beside, like, lambda: False)  # both tables are written by key
+        # never joined: both tables are written by key
+        found = self.renewal.merged(touched, beside, self.state.rows, like, lambda: False)
         self._try(found, like)
         measures = store(found.measures, self.scratch / "measures")
         before = touched.restrict(self._published)

@@ -12,7 +12,7 @@ from icefield.lake.numbers import Marks, Ordered, numbers_of
 from icefield.lake.ops import open_catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -89,24 +89,33 @@ def _spans(ordered: NDArray[np.int64]) -> list[tuple[int, int]]:
     return [(int(ordered[first]), int(ordered[last])) for first, last in zip(firsts, ends, strict=True)]
 
 
-def values_of(branch: Branch, table: str, snapshot: int | None, column: str, most: int) -> pa.ChunkedArray | None:
-    """The different values of a column, of however many rows; None where there are more than so many."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def values_missing(branch: Branch, table: str, snapshot: int | None, column: str, wanted: pa.Array) -> pa.Array | None:
+    """Those of some different values that a column does not have; None where they are of another type.
 
+    It is read in parts, as Iceberg lists its files, which is newest first, and only until all of them are found.
+    """
     with _opened(branch, table) as found:
         scan = found.scan(snapshot_id=snapshot, selected_fields=(column,))
-        seen, size = [pa.array([], _kind(scan, column))], 0
-        for part in _parts(found, scan, column):
-            seen.append(pc.unique(part))
-            size += len(seen[-1])
-            if size > 2 * most:
-                seen = [pc.unique(pa.chunked_array(seen))]
-                size = len(seen[0])
-                if size > most:
-                    return None
-    values = pc.unique(pa.chunked_array(seen))
-    return pa.chunked_array([values]) if len(values) <= most else None
+        kind = _kind(scan, column)
+        if kind != wanted.type and not (_is_text(kind) and _is_text(wanted.type)):
+            return None
+        return not_among(wanted.cast(kind), _parts(found, scan, column))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))  # texts are long ones for PyIceberg
+
+
+def not_among(wanted: pa.Array, parts: Iterable[pa.Array]) -> pa.Array:
+    """The values that are in none of the parts; these are looked at one by one, until no value is left."""
+    import pyarrow.compute as pc
+
+    rest = iter(parts)
+    while len(wanted) and (part := next(rest, None)) is not None:
+        wanted = wanted.filter(pc.invert(pc.is_in(wanted, value_set=pc.unique(part))))
+    return wanted
 
 
 def columns_of(branch: Branch, table: str, snapshot: int | None, columns: Sequence[str]) -> pa.Table:
