@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from icefield.declare import Accumulate, ByKey, Full, Refresh, append
 from icefield.declare.tables import parameters_of
+from icefield.engine.frames import empty_frame
 from icefield.engine.merging import measured, require_merging
 from icefield.engine.promises import require_keys_alone
 from icefield.engine.renewal import merged_halves
@@ -102,7 +103,7 @@ def assert_incremental(
             raise AssertionError(
                 f"{name} does not keep the promise of {kind.kind}(): {difference} (seed {seed}); {_WAY_OUT[kind.kind]}"
             ) from None
-    _require_shape(node, everything, whole)
+    _require_shape(node, everything, function)
 
 
 def _require_columns(node: Node, whole: DataFrame) -> None:
@@ -113,12 +114,14 @@ def _require_columns(node: Node, whole: DataFrame) -> None:
         _asserted(measured, node, whole)
 
 
-def _require_shape(node: Node, everything: Mapping[str, DataFrame], whole: DataFrame) -> None:
-    """What a run would refuse, whatever the batches show."""
+def _require_shape(node: Node, everything: Mapping[str, DataFrame], function: Callable[..., DataFrame]) -> None:
+    """What a run would refuse of it, whatever the batches show; how these were made is none of the function's."""
+    empty = {name: empty_frame(frame.sparkSession, frame.schema) for name, frame in everything.items()}
+    output = function(**empty)
     if isinstance(node.refresh, Accumulate):
-        _asserted(require_merging, node, whole)
+        _asserted(require_merging, node, output)
     elif isinstance(node.refresh, ByKey):
-        _asserted(require_keys_alone, node, everything, whole)
+        _asserted(require_keys_alone, node, empty, output)
 
 
 def _asserted(require: Callable[..., object], *given: object) -> None:

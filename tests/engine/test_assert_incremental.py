@@ -33,6 +33,11 @@ def test_by_key(batches: list[Any]) -> None:
         assert_incremental(ranked, batches, refresh=by_key("k"))
 
 
+def test_how_batches_were_made_is_none_of_the_functions(batches: list[Any]) -> None:
+    assert_incremental(by_k, batches[0].randomSplit([0.5, 0.5], seed=1), refresh=by_key("k"))
+    assert_incremental(by_k, [batches[0].limit(2), batches[1].distinct()], refresh=by_key("k"))
+
+
 def test_a_computed_key(batches: list[Any]) -> None:
     def halves(rows: Any) -> Any:
         return rows.groupBy(F.expr("k % 2").alias("half")).agg(F.max("n").alias("n"))

@@ -61,6 +61,36 @@ def test_where_accepted_checks_hide_measures_the_next_rows_are_not_merged(
     require_exact(project, "gold.sums")
 
 
+DOUBLED = """
+def doubled(measures):
+    return measures.selectExpr("customer", "v * 2 AS v")
+
+
+@table("gold.sums", refresh=accumulate("customer", v="sum"{measure}, finish=doubled))
+def sums(orders):
+    return orders.groupBy("customer").agg(F.sum("amount").alias("v"){column})
+"""
+COUNTED = {"{measure}": ', n="count"', "{column}": ', F.count("*").alias("n")'}
+
+
+@pytest.mark.parametrize("more", [True, False], ids=["one more", "one less"])
+def test_where_other_measures_are_accepted_the_next_rows_are_not_merged(tmp_path: Path, *, more: bool) -> None:
+    texts = [DOUBLED, DOUBLED]
+    for place, told in COUNTED.items():
+        texts = [texts[0].replace(place, ""), texts[1].replace(place, told)]
+    before, after = texts if more else reversed(texts)
+    project = project_of(tmp_path, before)
+    assert project.run().status == "published"
+    project.declare(HEAD + after)
+    assert project.run(accept=("gold.sums",)).status == "published"
+    project.land("2.csv", [order(9, "ann", "1.00")])
+    result = project.run()
+    (outcome,) = [one for one in result.tables if one.table == "gold.sums"]
+    assert (result.status, outcome.action) == ("published", "rebuild"), result.error
+    assert "other measures were accepted" in outcome.reason
+    require_exact(project, "gold.sums")
+
+
 def test_code_that_gives_other_columns_cannot_be_accepted(tmp_path: Path) -> None:
     project = project_of(tmp_path, SUMS.format(checks=""))
     project.run()

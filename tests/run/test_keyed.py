@@ -250,6 +250,15 @@ REFUSED = {
         PromiseBroken, "compares rows with a subquery", "append()",
         "orders.sparkSession.sql('SELECT * FROM {o} WHERE amount > (SELECT avg(amount) FROM {o})', o=orders)",
     ),
+    "append() with groups in Python": (
+        PromiseBroken, "is not known to work on each row for itself", "append()",
+        "orders.select('id').groupBy('id').applyInPandas(lambda rows: rows, 'id BIGINT')",
+    ),
+    "append() from a row on": (PromiseBroken, "passes over so many rows", "append()", "orders.orderBy('id').offset(2)"),
+    "append() of what was computed already": (
+        PromiseBroken, "asks Spark for a result by localCheckpoint()", "append()",
+        "orders.dropDuplicates(['id']).localCheckpoint()",
+    ),
     "a clock": (NotExact, "current_timestamp()", "append()", "orders.withColumn('now', F.current_timestamp())"),
     "a uuid": (NotExact, "uuid()", "by_key('id')", "orders.withColumn('u', F.expr('uuid()'))"),
     "first() of many": (
@@ -288,6 +297,18 @@ REFUSED = {
         PromiseBroken, "does not merge by max", "accumulate('customer', n='max')",
         "orders.groupBy('customer').agg((F.max('amount') - F.min('amount')).alias('n'))",
     ),
+    "accumulate() of a difference of which a part may be NULL": (
+        PromiseBroken, "does not merge by sum", "accumulate('customer', n='sum')",
+        "orders.groupBy('customer').agg((F.sum('amount') - F.sum('id')).alias('n'))",
+    ),
+    "accumulate() of a rounded sum": (
+        PromiseBroken, "does not merge by sum", "accumulate('customer', n='sum')",
+        "orders.groupBy('customer').agg(F.sum('amount').cast('DECIMAL(20,1)').alias('n'))",
+    ),
+    "accumulate() of a greatest least value": (
+        PromiseBroken, "does not merge by max", "accumulate('customer', n='max')",
+        "orders.groupBy('customer').agg(F.greatest(F.min('id'), F.max('id')).alias('n'))",
+    ),
     "accumulate() of a sum and more": (
         PromiseBroken, "does not merge by sum", "accumulate('customer', n='sum')",
         "orders.groupBy('customer').agg((F.sum('amount') + 1).alias('n'))",
@@ -311,6 +332,15 @@ REFUSED = {
     "by_key() with a limit": (PromiseBroken, "only so many", "by_key('id')", "orders.orderBy('amount').limit(3)"),
     "by_key() with a result of Spark's": (
         PromiseBroken, "asks Spark for a result", "by_key('id')", "orders.withColumn('n', F.lit(orders.count()))",
+    ),
+    "by_key() from a row on": (PromiseBroken, "passes over", "by_key('id')", "orders.orderBy('id').offset(2)"),
+    "by_key() with a correlation": (
+        PromiseBroken, "asks Spark for a result by corr()", "by_key('id')",
+        "orders.withColumn('c', F.lit(orders.selectExpr('id a', '-id b').corr('a', 'b')))",
+    ),
+    "by_key() with a count of another kind": (
+        PromiseBroken, "asks Spark for a result by rdd", "by_key('id')",
+        "orders.withColumn('n', F.lit(orders.rdd.getNumPartitions()))",
     ),
     "a column twice": (BadFunction, "more than one column id", "append()", "orders.select('id', 'amount', 'ID')"),
     "a dot in a name": (InvalidName, "a dot leads into a struct", "append()", "orders.withColumnRenamed('id', 'a.id')"),
@@ -389,11 +419,15 @@ def wide(orders):
     return both.groupBy("customer").pivot("kind", ["ann", "bob"]).agg(F.sum("amount"))
 
 
-@table("gold.less", refresh=accumulate("customer", n="sum", last="last"))
+@table("gold.less", refresh=accumulate("customer", n="sum", most="max", day="max", last="last"))
 def less(orders):
     fee = F.coalesce("amount", F.lit(0)).alias("fee")  # never NULL, but what is stored may be
-    sums = (F.sum("amount") - F.sum("id") * 2).alias("n")
-    found = orders.groupBy("customer").agg(sums, F.max(F.struct("at", fee)).alias("last"))
+    found = orders.groupBy("customer").agg(
+        F.expr("coalesce(sum(amount), 0.000) - ifnull(sum(id), 0) * 2").alias("n"),
+        F.expr("greatest(max(id), max(int(amount)))").alias("most"),
+        F.max("at").cast("date").alias("day"),
+        F.max(F.struct("at", fee)).alias("last"),
+    )
     return found.where("customer IS NOT NULL")
 
 
@@ -407,11 +441,49 @@ def known(orders, named):
 @pytest.mark.usefixtures("always")
 def test_what_only_looks_like_a_broken_promise_is_taken(tmp_path: Path) -> None:
     """A clock in a volatile column is none of the check's; a pivot is two groups of Spark's, one of the author's."""
-    project = project_of(tmp_path, SOUND)
+    project = project_of(tmp_path, SOUND, order(1, amount=""), order(2, "bob"))
     assert project.run().status == "published"
     project.land("2.csv", [order(3, "ann", "2.50"), order(4, "")])
     assert outcome(project.run(), "gold.wide").action == "update"
     require_exact(project, "gold.known", "gold.less", "gold.wide")
+
+
+LOOKED_UP = """
+@table("bronze.days", source=files("landing/days/*.csv", schema="id BIGINT, day DATE, customer STRING, rate BIGINT"))
+def days(rows):
+    return rows.select("id", "day", F.col("customer").alias("by"), "rate")
+
+
+@table("gold.t", refresh=by_key("id"), inputs={"days": "bronze.days", "rates": lookup("bronze.days", on=["id", "by"])})
+def t(orders, days, rates):
+    return orders.join(days.select("id"), "id").join(rates.select("id", "rate"), "id")
+"""
+
+
+def test_a_lookup_is_carried_by_rows_of_one_input(tmp_path: Path) -> None:
+    assert refused(tmp_path / "one", LOOKED_UP) is None, "days have both"
+    both = LOOKED_UP.replace('on=["id", "by"]', 'on=["customer", "day"]').replace('.alias("by")', '.alias("customer")')
+    both = both.replace('{"days": "bronze.days",', '{"days": "silver.days",') + SILVER_DAYS
+    assert "one input with the key must have all of them" in str(refused(tmp_path / "two", both))
+
+
+SILVER_DAYS = """
+
+@table("silver.days", refresh=append(), inputs={"rows": "bronze.days"})
+def silver_days(rows):
+    return rows.select("id", "day")
+"""
+
+
+def refused(root: Path, text: str) -> Exception | None:
+    """What a run does not take; None where it takes all."""
+    project = project_of(root, text)
+    project.land("1.csv", "id,day,customer,rate\n1,2026-08-01,ann,2\n", "days")
+    try:
+        assert project.run().status == "published"
+    except KeyUnknown as error:
+        return error
+    return None
 
 
 def test_what_stands_beside_a_table_follows_a_change_of_its_columns(tmp_path: Path) -> None:
@@ -503,6 +575,75 @@ def test_verify_shows_rows_that_someone_changed_and_the_next_run_mends_them(tmp_
     require_exact(project, "silver.latest", "gold.largest")
 
 
+def opened(project: TinyProject) -> SqlCatalog:
+    """The lake, as someone else opens it."""
+    lake = project.lake
+    return SqlCatalog(LAKE, uri=f"sqlite:///{lake.catalog.path}", warehouse=str(lake.warehouse))
+
+
+@pytest.mark.usefixtures("always")
+def test_who_read_rows_that_someone_else_wrote_is_computed_again_when_they_are_gone(tmp_path: Path) -> None:
+    project = project_of(tmp_path, CHAIN)
+    project.run()
+    catalog = opened(project)
+    table = catalog.load_table("silver.latest")
+    good = table.metadata.current_snapshot_id
+    table.append(table.scan().to_arrow())
+    assert outcome(project.run(select="gold.largest"), "gold.largest").action == "rebuild"
+    assert project.run(select="gold.largest").status == "nothing new", "as long as they are there"
+    with catalog.load_table("silver.latest").manage_snapshots() as manage:
+        manage.set_current_snapshot(good)
+    catalog.close()
+    told = outcome(project.run(), "gold.largest")
+    assert (told.action, told.reason) == ("rebuild", "it read rows of silver.latest that someone else had changed")
+    require_exact(project, "silver.latest", "gold.largest")
+
+
+@pytest.mark.usefixtures("always")
+def test_what_a_dropped_table_told_is_not_told_again(tmp_path: Path) -> None:
+    project = project_of(tmp_path, VISITS)
+    project.run()
+    for number in (2, 3):
+        project.land(f"{number}.csv", [order(1, "ann", "2.00"), order(number + 5, "eve")])
+        project.run()
+    catalog = opened(project)
+    catalog.drop_table("silver.visits")
+    catalog.drop_table("gold.customers")
+    catalog.close()
+    project.run()
+    for number in (4, 5):
+        project.land(f"{number}.csv", [order(1, "ann", "2.00"), order(number + 5, "kim")])
+        assert outcome(project.run(), "gold.customers").action == "update"
+        require_exact(project, "silver.visits", "gold.customers")
+
+
+SEEN = """
+@table("silver.seen", refresh=full(), volatile=["seen_at"])
+def seen(orders):
+    return orders.select("id", "customer", "amount", F.current_timestamp().alias("seen_at"))
+
+
+@table("gold.most", refresh=accumulate("customer", most="max", n="count"))
+def most(seen):
+    return seen.groupBy("customer").agg(F.max("amount").alias("most"), F.count("*").alias("n"))
+"""
+
+
+@pytest.mark.usefixtures("always")
+def test_what_came_and_went_again_is_no_change_whatever_the_clock_said(tmp_path: Path) -> None:
+    some = [order(number, "bob", f"{number}.00") for number in range(1, 9)]
+    project = project_of(tmp_path, SEEN, *some, order(9, "ann", "1.00"))
+    project.run()
+    upstream = "bronze.orders silver.seen"
+    for arrival in ([order(20, "ann", "90.00")], [order(20, "ann", "90.00"), order(21, "ann", "2.00")]):
+        project.land("2.csv", arrival)
+        assert project.run(select=upstream).status == "published"
+    project.land("2.csv", [order(21, "ann", "2.00")])
+    assert project.run(select=upstream).status == "published"
+    assert outcome(project.run(), "gold.most").action == "update"
+    assert sorted(project.ask("SELECT customer, most::INT, n::INT FROM gold.most")) == [("ann", 2, 2), ("bob", 8, 8)]
+
+
 def catalogs(project: TinyProject, kind: str) -> list[str]:
     """Names of one kind under which Spark knows the lake."""
     spark, ending = SparkSession.builder.getOrCreate(), ".warehouse"
@@ -513,8 +654,7 @@ def catalogs(project: TinyProject, kind: str) -> list[str]:
 
 def delete(project: TinyProject, table: str, condition: str) -> None:
     """Someone else takes rows out, with a commit of their own."""
-    lake = project.lake
-    catalog = SqlCatalog(LAKE, uri=f"sqlite:///{lake.catalog.path}", warehouse=str(lake.warehouse))
+    catalog = opened(project)
     with warnings.catch_warnings():  # PyIceberg writes files anew where it is asked for delete files
         warnings.simplefilter("ignore", UserWarning)
         catalog.load_table(table).delete(condition)

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from icefield.errors import OriginLost
 from icefield.graph.state import Repair
+from icefield.lake.catalog import LAKE
 from icefield.run.replaying import Replaying
 from projects import ORDERS, TinyProject, order, tiny
 
@@ -62,6 +64,21 @@ def test_a_discard_does_not_let_go_of_rows_that_arrive_later(tmp_path: Path, whe
     project.land("2.csv", [order(3), order(4, "eve", "-4.00")])
     project.run()
     assert waiting(project) == [(1, 3)]
+    require_rebuild_gives_the_same(project)
+
+
+def test_what_was_decided_about_a_table_that_was_dropped_no_longer_counts(tmp_path: Path) -> None:
+    project = landed(tmp_path)
+    discard(project)
+    lake = project.lake
+    catalog = SqlCatalog(LAKE, uri=f"sqlite:///{lake.catalog.path}", warehouse=str(lake.warehouse))
+    catalog.drop_table(TABLE)
+    catalog.close()
+    project.run()
+    assert waiting(project) == [(0, 3)]
+    replay(project, "amount < 0", amount="abs(amount)")
+    assert ids(project) == [1, 2]
+    assert project.ask("SELECT number, kind FROM ops.repairs ORDER BY ALL") == [(1, "discard"), (2, "replay")]
     require_rebuild_gives_the_same(project)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from icefield import Lake
+from icefield.engine import stage
+from icefield.errors import FileChanged
 from icefield.lake import branch as branch_module
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE
@@ -161,24 +164,44 @@ def test_a_lost_answer_is_told_as_published_and_nothing_is_done_twice(
     assert project.ask("SELECT id FROM bronze.orders") == [(1,)]
 
 
-def test_a_value_that_moves_from_one_column_to_another_is_a_change(tmp_path: Path) -> None:
-    """A hash over columns passes over NULLs: the row before and the row after look alike to it."""
-    source = (
-        NO_CHECKS.replace('at TIMESTAMP")', 'at TIMESTAMP", changed="replace")')
-        + """
+SIDES = """
 
 @table("gold.sides", refresh=full())
 def sides(orders):
-    return orders.selectExpr("IF(amount < 10, id, NULL) AS small", "IF(amount >= 10, id, NULL) AS large")
+    both = orders.selectExpr("IF(amount < 10, id, NULL) AS small", "IF(amount >= 10, id, NULL) AS large")
+    return both.selectExpr({columns})
 """
-    )
-    project = tiny(tmp_path, source)
+
+
+@pytest.mark.parametrize(
+    ("columns", "before", "after"),
+    [
+        ('"small", "large"', (7, None), (None, 7)),
+        ('"struct(small, large) AS s"', ({"small": 7, "large": None},), ({"small": None, "large": 7},)),
+        ('"array(small, large) AS a"', ([7, None],), ([None, 7],)),
+        (
+            "\"map('small', small, 'large', large) AS m\"",
+            ({"small": 7, "large": None},),
+            ({"small": None, "large": 7},),
+        ),
+    ],
+    ids=["columns", "struct", "array", "map"],
+)
+def test_a_value_that_moves_from_one_place_to_another_is_a_change(
+    tmp_path: Path, columns: str, before: tuple[object, ...], after: tuple[object, ...]
+) -> None:
+    """A hash over columns passes over NULLs: the row before and the row after look alike to it."""
+    source = NO_CHECKS.replace('at TIMESTAMP")', 'at TIMESTAMP", changed="replace")')
+    project = tiny(tmp_path, source + SIDES.replace("{columns}", columns))
     project.land("a.csv", [order(7, amount="5.00")])
     assert project.run().status == "published"
-    assert project.ask("SELECT small, large FROM gold.sides") == [(7, None)]
+    assert project.ask("SELECT * FROM gold.sides") == [before]
     project.land("a.csv", [order(7, amount="50.00")])
     assert project.run().status == "published"
-    assert project.ask("SELECT small, large FROM gold.sides") == [(None, 7)]
+    assert project.ask("SELECT * FROM gold.sides") == [after]
+    project.land("a.csv", [order(7, amount="60.00")])
+    result = project.run()
+    assert [one.status for one in result.tables if one.table == "gold.sides"] == ["unchanged"]
 
 
 ACROSS = (
@@ -392,6 +415,27 @@ def test_a_table_that_was_dropped_does_not_begin_with_a_version_that_is_known(tm
     assert project.run(full_refresh=True).status == "published", "the file that is gone was never in this table"
     assert [verdict.status for verdict in Lake(project.root).verify(deep=True)] == ["exact", "exact"]
     assert sorted(project.ask("SELECT id FROM gold.twice")) == [(7,), (8,)]
+
+
+def test_a_file_that_changes_while_it_is_noted_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its new content would be remembered as that of the rows that are there."""
+    project = tiny(tmp_path, NO_CHECKS)
+    file = project.land("a.csv", [order(1)])
+    assert project.run().status == "published"
+    os.utime(file, ns=(0, 0))
+    real = stage.filed
+
+    def corrected(*args: Any) -> Any:
+        project.land("a.csv", [order(2)])
+        return real(*args)
+
+    monkeypatch.setattr(stage, "filed", corrected)
+    result = project.run()
+    assert result.status == "failed"
+    assert "a.csv changed while it was being read" in result.error
+    monkeypatch.undo()
+    with pytest.raises(FileChanged, match=r"a\.csv, taken in before, now has other content"):
+        project.run()
 
 
 def test_a_deep_verification_does_not_read_files_that_wait(tmp_path: Path) -> None:

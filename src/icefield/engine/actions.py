@@ -12,21 +12,40 @@ from pyspark.sql.classic.dataframe import DataFrame
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+#: Methods that have Spark compute something, and properties through which that is done.
 _ACTIONS = (
     "approxQuantile",
+    "checkpoint",
     "collect",
+    "corr",
     "count",
+    "cov",
+    "crosstab",
+    "describe",
     "first",
+    "foreach",
+    "foreachPartition",
+    "freqItems",
     "head",
     "isEmpty",
+    "localCheckpoint",
     "show",
+    "summary",
     "tail",
     "take",
     "toArrow",
+    "toJSON",
     "toLocalIterator",
     "toPandas",
+    "transpose",
+    "writeTo",
 )
+_PROPERTIES = ("rdd", "write")
 _one_at_a_time = threading.Lock()
+
+
+def _read(member: Any, rows: DataFrame) -> Any:
+    return member.__get__(rows, DataFrame)
 
 
 @contextmanager
@@ -39,7 +58,6 @@ def watching() -> Iterator[list[tuple[str, DataFrame]]]:
     here = threading.get_ident()
 
     def noting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
         def asking(rows: DataFrame, *args: Any, **options: Any) -> Any:
             if threading.get_ident() == here:
                 asked.append((name, rows))
@@ -48,11 +66,15 @@ def watching() -> Iterator[list[tuple[str, DataFrame]]]:
         return asking
 
     with _one_at_a_time:
-        methods = {name: getattr(DataFrame, name) for name in _ACTIONS}
-        for name, method in methods.items():
-            setattr(DataFrame, name, noting(name, method))
+        own = {name: getattr(DataFrame, name) for name in _ACTIONS}
+        own |= {name: DataFrame.__dict__[name] for name in _PROPERTIES}
+        for name, member in own.items():
+            if name in _PROPERTIES:
+                setattr(DataFrame, name, property(noting(name, functools.partial(_read, member))))
+            else:
+                setattr(DataFrame, name, noting(name, member))
         try:
             yield asked
         finally:
-            for name, method in methods.items():
-                setattr(DataFrame, name, method)
+            for name, member in own.items():
+                setattr(DataFrame, name, member)

@@ -5,6 +5,7 @@ What surely does not is refused: data may take long to show it. What the plan le
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DecimalType, DoubleType, FloatType, NumericType
@@ -109,7 +110,7 @@ def _groups(plan: Any) -> bool:
 
 def _require_merging(node: Node, name: str, how: str, entry: Any) -> None:
     value = entry.child() if entry.nodeName() == "Alias" else entry
-    if merges(value, how) or (how == "sum" and _is_linear(value)):
+    if merges(value, how) or (_is_linear(value) if how == "sum" else _is_monotone(value, how)):
         return
     raise _refused(node, f"gives {name} as {value.sql()}, which does not merge by {how}", _FINISHED)
 
@@ -132,14 +133,22 @@ def _by_key(node: Node) -> str:
 
 def merges(value: Any, how: str) -> bool:
     """Whether an expression surely is an aggregate that merges in this way; a sum may stand for 0 where it is empty."""
+    value = _spelled_out(value)
     while value.nodeName() in ("Cast", "Coalesce"):
         parts = children_of(value)
         if value.nodeName() == "Cast" and not _keeps_value(parts[0].dataType(), value, how):
             return False
         if value.nodeName() == "Coalesce" and not (how == "sum" and _is_zero(parts[1:])):
             return False
-        value = parts[0]
+        value = _spelled_out(parts[0])
     return _is_aggregate(value, how)
+
+
+def _spelled_out(value: Any) -> Any:
+    """What stands behind another name for coalesce."""
+    while value.nodeName() in ("Nvl", "ZeroIfNull"):
+        (value,) = children_of(value)
+    return value
 
 
 def _is_aggregate(value: Any, how: str) -> bool:
@@ -149,17 +158,49 @@ def _is_aggregate(value: Any, how: str) -> bool:
 
 
 def _is_linear(value: Any) -> bool:
-    """Whether a value is made of sums in such a way that it is one; whether nothing is rounded is left to be tried."""
+    """Whether a value is made of sums in such a way that it is one: what is added to NULL must not be lost by it."""
+    value = _spelled_out(value)
     name, parts = value.nodeName(), children_of(value)
     if name == "Cast":
-        return str(value.evalMode()) != "TRY" and _is_linear(parts[0])
+        return _keeps_digits(parts[0].dataType(), value) and _is_linear(parts[0])
     if name == "Coalesce":
         return _is_zero(parts[1:]) and _is_linear(parts[0])
-    if name in ("Add", "Subtract", "UnaryMinus", "UnaryPositive"):
-        return all(_is_linear(part) or _is_zero([part]) for part in parts)
+    if name in ("UnaryMinus", "UnaryPositive"):
+        return _is_linear(parts[0])
+    if name in ("Add", "Subtract"):
+        sums = [part for part in parts if not _is_zero([part])]
+        return all(map(_is_linear, sums)) and (len(sums) < len(parts) or all(map(_is_never_null, sums)))
     if name == "Multiply":
         return any(one.foldable() and _is_linear(other) for one, other in (parts, parts[::-1]))
     return _is_aggregate(value, "sum")
+
+
+def _is_never_null(value: Any) -> bool:
+    """Whether a value that is made of sums has one in every group."""
+    value = _spelled_out(value)
+    if value.nodeName() == "AggregateExpression":
+        return str(value.aggregateFunction().prettyName()) != "sum"
+    return value.nodeName() == "Coalesce" or all(part.foldable() or _is_never_null(part) for part in children_of(value))
+
+
+def _is_monotone(value: Any, how: str) -> bool:
+    """Whether a value is made of least or greatest ones in such a way that it is one, as far as that can be tried."""
+    name, parts = value.nodeName(), children_of(value)
+    if name == "Cast":
+        return _keeps_order(parts[0].dataType(), value) and _is_monotone(parts[0], how)
+    if name == {"min": "Least", "max": "Greatest"}[how]:
+        return all(_is_monotone(part, how) for part in parts)
+    return _is_aggregate(value, how)
+
+
+def _keeps_order(before: Any, cast: Any) -> bool:
+    kinds = [kind.typeName() for kind in (before, cast.dataType())]
+    return str(cast.evalMode()) != "TRY" and any(all(kind in group for kind in kinds) for group in _ORDERED)
+
+
+#: Types of which one can be cast to the other without another order.
+_ORDERED = (("byte", "short", "integer", "long"), ("timestamp", "date"), ("timestamp_ntz", "date"))
+_ZERO = re.compile(r"-?0+(?:\.0+)?L?")
 
 
 def _is_zero(rest: list[Any]) -> bool:
@@ -169,7 +210,7 @@ def _is_zero(rest: list[Any]) -> bool:
     inner = rest[0]
     while inner.nodeName() == "Cast":
         inner = inner.child()
-    return str(inner.toString()) in ("0", "0L", "0.0", "0.00")
+    return _ZERO.fullmatch(str(inner.toString())) is not None
 
 
 def _keeps_value(before: Any, cast: Any, how: str) -> bool:
@@ -179,9 +220,15 @@ def _keeps_value(before: Any, cast: Any, how: str) -> bool:
     after = cast.dataType()
     if how != "sum":
         return bool(before.catalogString() == after.catalogString())
-    exact = ("integer", "long", "decimal")
-    names = [kind.typeName().partition("(")[0] for kind in (before, after)]
-    return str(cast.evalMode()) != "TRY" and all(name in exact for name in names) and _scale(before) == _scale(after)
+    return _keeps_digits(before, cast) and _scale(before) == _scale(after)
+
+
+def _keeps_digits(before: Any, cast: Any) -> bool:
+    """Whether a cast of a sum rounds nothing, and fails where it is too large."""
+    exact = ("byte", "short", "integer", "long", "decimal")
+    names = [kind.typeName().partition("(")[0] for kind in (before, cast.dataType())]
+    kept = all(name in exact for name in names) and _scale(before) <= _scale(cast.dataType())
+    return str(cast.evalMode()) != "TRY" and kept
 
 
 def _scale(kind: Any) -> int:

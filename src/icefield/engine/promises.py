@@ -99,6 +99,13 @@ def _require_carried(node: Node, edge: Edge, schemas: Mapping[str, StructType]) 
                 where=str(node.location),
                 remedy="name a column that both have, or leave `on` out: then a change of it rebuilds the table",
             )
+    if not any(set(edge.on) <= set(schemas[table].names) for table in keyed):
+        raise KeyUnknown(
+            f'lookup("{edge.table}", on={list(edge.on)}) of {node.name}: one input with the key must have all of them',
+            where=str(node.location),
+            remedy="join the inputs in a table of its own first, or leave `on` out: then a change of it rebuilds the"
+            " table",
+        )
 
 
 #: Steps whose rows depend on one another, in the words of an author.
@@ -108,12 +115,40 @@ _TOGETHER = {
     "Deduplicate": "leaves out repeated rows",
     "Window": "uses a window over other rows",
     "GlobalLimit": "takes only so many rows",
+    "Offset": "passes over so many rows",
+    "Tail": "takes only so many rows",
     "Sample": "takes a sample of the rows",
     "Except": "takes away rows of another frame",
     "Intersect": "compares with rows of another frame",
 }
 #: Those that choose among all rows.
-_CHOOSING = ("GlobalLimit", "Sample")
+_CHOOSING = ("GlobalLimit", "Offset", "Tail", "Sample")
+#: Steps that work on each row for itself, or on a part of the rows that is handed to a function of Python.
+_ALONE = frozenset(
+    [
+        "Project",
+        "Filter",
+        "SubqueryAlias",
+        "View",
+        "Union",
+        "Generate",
+        "Expand",
+        "Unpivot",
+        "ResolvedHint",
+        "Sort",
+        "LocalLimit",
+        "Repartition",
+        "RepartitionByExpression",
+        "RebalancePartitions",
+        "CollectMetrics",
+        "EventTimeWatermark",
+        "WithCTE",
+        "CTERelationDef",
+        "MapInPandas",
+        "MapInArrow",
+        "PythonMapInArrow",
+    ]
+)
 #: Expressions that give another value in each run.
 CHANGING = {
     "CurrentTimestamp": "current_timestamp()",
@@ -154,6 +189,8 @@ def require_rows_alone(node: Node, inputs: Mapping[str, DataFrame], output: Data
             continue
         if told := _TOGETHER.get(step):
             raise _not_alone(node, told)
+        if below and step not in _ALONE and not step.startswith("Join"):  # nothing would show later that it was wrong
+            raise _not_alone(node, f"is not known to work on each row for itself ({step})")
     if told := _meeting(output, whole):
         raise _not_alone(node, told)
 

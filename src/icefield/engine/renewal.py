@@ -20,7 +20,7 @@ from icefield.engine.tables import quoted
 from icefield.errors import PromiseBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
@@ -46,6 +46,8 @@ class Renewal:
     function: Callable[..., Any]
     ranges: Mapping[str, Range]
     scratch: Path
+    #: Columns of tables that depend on the run.
+    volatile: Mapping[str, Sequence[str]]
 
     def again(self, keys: KeySet, *, carried: bool = False) -> DataFrame:
         """The function over all rows that the inputs have of these keys; `carried`: see `computed`."""
@@ -58,7 +60,7 @@ class Renewal:
         found = []
         for edge in self.node.edges:
             assert edge.table is not None
-            change = change_of(self.tables, edge.table, self.ranges[edge.table])
+            change = self._change(edge.table)
             if edge.lookup:
                 found += self._carrying(edge, change)
             else:
@@ -80,6 +82,9 @@ class Renewal:
                 found.append(keys_in(keys.restrict(rows), self._key(edge, rows)))
         return found
 
+    def _change(self, table: str) -> Change:
+        return change_of(self.tables, table, self.ranges[table], self.volatile[table])
+
     def whole(self, edge: Edge) -> DataFrame:
         """All rows of an input."""
         assert edge.table is not None
@@ -93,7 +98,7 @@ class Renewal:
     def delta(self, like: StructType) -> Stored:
         """The function of what came and of what went: keys, measures, and which of the two it is."""
         changes = {
-            edge.parameter: change_of(self.tables, edge.table, self.ranges[edge.table])
+            edge.parameter: self._change(edge.table)
             for edge in self.node.edges
             if edge.table is not None and not edge.lookup
         }

@@ -43,6 +43,8 @@ class Decided:
 
     repairs: Mapping[int, Repair]
     rows: pa.Table = field(default_factory=_no_rows)
+    #: The last number that was ever given for a table of this name.
+    last: int = 0
 
     def of(self, kind: str) -> dict[int, Repair]:
         """The repairs of one kind, in order."""
@@ -50,14 +52,14 @@ class Decided:
 
     def next_number(self) -> int:
         """The number that the next decision gets."""
-        return max(self.repairs, default=0) + 1
+        return max(self.repairs, default=self.last) + 1
 
     def plus(self, repair: Repair, about: pa.Table) -> Decided:
         """The same and one more, about the rows of these files and lines."""
         number = self.next_number()
         numbers = pa.array([number] * about.num_rows, pa.int64())
         rows = pa.table([numbers, about[ARRIVAL].combine_chunks(), about[ROW].combine_chunks()], names=list(ABOUT))
-        return Decided(repairs={**self.repairs, number: repair}, rows=pa.concat_tables([self.rows, rows]))
+        return replace(self, repairs={**self.repairs, number: repair}, rows=pa.concat_tables([self.rows, rows]))
 
     def without_files(self, arrivals: Collection[int]) -> Decided:
         """The same without the rows of some files."""

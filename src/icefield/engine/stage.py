@@ -69,6 +69,8 @@ class Stage:
     is_proven: Callable[[Node], bool]
     #: Tables that tell what they removed and added, with those that follow them.
     followed: Mapping[str, tuple[str, ...]]
+    #: Columns of each table that depend on the run.
+    volatile: Mapping[str, tuple[str, ...]]
     started_ms: int
     receiver: Receiver
     received: Mapping[str, Begun]
@@ -98,7 +100,8 @@ class Stage:
         received = self._receive(node, step)
         if step.action == "note":
             return self._noted(node, step, state, received)
-        consumed = {name: inputs[name].version for name in node.inputs}
+        given = {name: inputs[name] for name in node.inputs}
+        consumed = {name: one.version.meddled() if one.meddled else one.version for name, one in given.items()}
         if step.action == "update" and state is not None:
             done = self._update(node, step, state)
             if isinstance(done, Updated):
@@ -110,6 +113,8 @@ class Stage:
         failpoint("stage.before-write", node.name)
         self._write(node, step, split)
         touched = (node.name, *beside, *self._write_quarantine(node, step, split))
+        if state is None:
+            touched += self._forget_changes(node)
         if node.keys and not self.is_proven(node):
             self._try_promise(node, step)
         failpoint("stage.written", node.name)
@@ -124,6 +129,10 @@ class Stage:
         """What an update did, or why everything is to be computed instead."""
         if state.beside != (node.name in self.apart):
             return "its checks or its finish were changed and accepted: its rows no longer tell its measures"
+        if state.beside and set(self.tables.before(measures_of(node.name)).columns) != {
+            *self.measures[node.name].names
+        }:
+            return "other measures were accepted than those that are kept beside it"
         done = update(self, node, step, state)
         return done if isinstance(done, Updated) else done.told
 
@@ -135,6 +144,7 @@ class Stage:
             function=self.functions[node.name],
             ranges=step.ranges,
             scratch=self.scratch(node),
+            volatile=self.volatile,
         )
 
     def _try_promise(self, node: Node, step: Step) -> None:
@@ -229,6 +239,15 @@ class Stage:
         waiting = to_quarantine(split.bad, self.run, self.started_ms, self.scratch(node) / "to-quarantine")
         self.tables.ready(name, waiting.frame.schema, None, comment, remake=self.remake)
         self._put(name, step, waiting.frame, waiting)
+        return (name,)
+
+    def _forget_changes(self, node: Node) -> tuple[str, ...]:
+        """What a table of that name told before it was dropped is nobody's any more: its numbers come again."""
+        name = changes_of(node.name)
+        if name not in self.tables.branch.base:
+            return ()
+        self.tables.branch.prepare(name)
+        self.tables.overwrite(name, self.tables.staged(name).limit(0))
         return (name,)
 
     def _put(self, table: str, step: Step, rows: DataFrame, stored: Stored | None) -> None:
@@ -391,6 +410,8 @@ class Stage:
         self.tables.branch.prepare(node.name)
         new = self._state(node, step, state, state.inputs, changed=False, epoch=False)
         files = filed(self.root, self.run, step, received, {})
+        if received is not None:  # what was read again is what was found equal
+            require_unchanged(self.root, [taken.file for taken in received.intakes])
         return Staged(step=step, state=new, changed=False, files=files, tables=(node.name,))
 
 

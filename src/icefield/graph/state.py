@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -20,6 +20,18 @@ class Version:
     def holds_rows_of(self, other: Version) -> bool:
         """Whether both have the same rows: a compaction makes another snapshot of the same version."""
         return (self.epoch, self.number) == (other.epoch, other.number)
+
+    @property
+    def is_meddled(self) -> bool:
+        """Whether these are rows that someone else had changed: no version that a run has published."""
+        return self.epoch == _MEDDLED
+
+    def meddled(self) -> Version:
+        """The same, as it is remembered by whoever read such rows."""
+        return replace(self, epoch=_MEDDLED)
+
+
+_MEDDLED = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

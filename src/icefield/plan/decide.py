@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from icefield.declare import Files
     from icefield.graph import Edge, Node
-    from icefield.graph.state import LandedFile, TableState, TakenFile
+    from icefield.graph.state import LandedFile, TableState, TakenFile, Version
 
 #: none: it is up to date. note: only what it remembers changes. build: it is made. append: new rows are added.
 #: update: rows of changed keys are replaced. refresh: a `full()` table is computed again. rebuild: an incremental table
@@ -102,13 +102,20 @@ def decide(
 def _stands_at(state: TableState, given: TableState) -> bool:
     """Whether a table has consumed all of an input."""
     consumed = state.inputs.get(given.name)
-    return consumed is not None and given.version.holds_rows_of(consumed)
+    return consumed is not None and _is_what_was_read(given, consumed)
+
+
+def _is_what_was_read(given: TableState, consumed: Version) -> bool:
+    """Whether an input has the rows that were read; those that someone else wrote are known by their snapshot alone."""
+    if given.meddled:
+        return given.version.snapshot == consumed.snapshot
+    return given.version.holds_rows_of(consumed)
 
 
 def _since(state: TableState, given: TableState) -> Range:
     """What has become of an input since the table last read it."""
     consumed, now = state.inputs[given.name], given.version
-    if now.holds_rows_of(consumed):
+    if _is_what_was_read(given, consumed):
         return Range(start=now.snapshot, end=now.snapshot)
     if given.changes is not None:
         return Range(start=now.snapshot, end=now.snapshot, after=consumed.number, until=now.number)
@@ -185,10 +192,12 @@ def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, Tabl
     consumed, now = state.inputs.get(edge.table), inputs[edge.table]
     if consumed is None:
         return f"{edge.table} is a new input"
-    if now.meddled and consumed.snapshot != now.version.snapshot:
-        return f"someone else changed the rows of {edge.table}"
-    if now.version.holds_rows_of(consumed):
+    if _is_what_was_read(now, consumed):
         return ""
+    if now.meddled:
+        return f"someone else changed the rows of {edge.table}"
+    if consumed.is_meddled:
+        return f"it read rows of {edge.table} that someone else had changed"
     if edge.lookup and not (edge.on and isinstance(node.refresh, ByKey)):
         return f"the lookup {edge.table} changed"
     if consumed.epoch != now.version.epoch:

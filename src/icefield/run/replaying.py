@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from icefield.graph import quarantine_of
@@ -63,16 +63,22 @@ def require_waiting_rows(replays: Collection[Replay], states: Mapping[str, Table
         raise NothingToReplay(tuple(replay.told(None, 0) for replay in replays))
 
 
-def decided_before(lake: EmbeddedLake, states: Mapping[str, TableState]) -> dict[str, Decided]:
-    """What was decided about quarantines by earlier runs."""
+def decided_before(lake: EmbeddedLake, states: Mapping[str, TableState], wanted: Collection[str]) -> dict[str, Decided]:
+    """What was decided about quarantines by earlier runs; `wanted` are tables about which more is decided now.
+
+    What was decided about a table before it was dropped no longer counts, but its numbers are not given again.
+    """
     from icefield.engine.repair import Decided  # noqa: PLC0415 - real runs only
 
     found = {}
     for name, state in states.items():
-        if state.repairs:
-            rows = repaired(lake, name)
+        if state.repairs or name in wanted:
             known = repairs(lake, name)
-            found[name] = Decided(repairs=known) if rows is None else Decided(repairs=known, rows=rows)
+            own = dict(list(known.items())[len(known) - state.repairs :])
+            rows = repaired(lake, name) if own else None
+            found[name] = Decided(repairs=own, last=max(known, default=0))
+            if rows is not None:
+                found[name] = replace(found[name], rows=rows)
     return found
 
 

@@ -99,7 +99,7 @@ class Start:
         derived = derive_schemas(tables.spark, self.project.root, graph, functions, functions.finishes, settled)
         for repair in self.order.repairs:
             require_repair(tables.spark, graph[repair.table], derived.schemas, repair)
-        replaying = Replaying(decided=decided_before(self.lake, self.states))
+        replaying = Replaying(decided=decided_before(self.lake, self.states, {one.table for one in self.order.repairs}))
         replaying.find(self.order.replays, tables, graph, derived, receiver.scratch)
         stage = Stage(
             tables=tables,
@@ -111,6 +111,7 @@ class Start:
             apart=frozenset(derived.apart),
             is_proven=derived.is_proven,
             followed=graph.followers(),
+            volatile={name: node.volatile for name, node in graph.nodes.items()},
             started_ms=self.started_ms,
             receiver=receiver,
             received=received,
