@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from icefield.lake.numbers import Marks, Ordered, distinct, repeated
+from icefield.lake import numbers
+from icefield.lake.numbers import Arrived, Marks, Ordered, distinct, repeated
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -20,8 +22,22 @@ def test_numbers_are_told_apart(seed: int) -> None:
     assert distinct(values).tolist() == sorted(set(given))
     cut = chance.randint(0, len(given))
     several = sorted(n for n, times in Counter(given).items() if times > 1)
-    assert repeated([values[:cut], values[cut:]]).tolist() == several
+    assert Arrived.of([values[:cut], values[cut:]]).repeated.tolist() == repeated(values).tolist() == several
     assert values.tolist() == given, "what is given stays as it is"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_spans_have_all_numbers_and_leave_out_the_widest_gaps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(numbers, "_GAPS", 3)
+    monkeypatch.setattr(numbers, "_AT_ONCE", chance.choice([1, 4, 100]))
+    given = [chance.randint(-50, 50) * chance.choice([1, 1, 2**50]) for _ in range(chance.randint(0, 30))]
+    spans = Arrived.of([np.array(given, np.int64)]).spans
+    assert all(any(least <= value <= most for least, most in spans) for value in given)
+    ordered = sorted(given)
+    gaps = sorted((b - a for a, b in pairwise(ordered)), reverse=True)
+    left_out = sum(after[0] - before[1] for before, after in pairwise(spans))
+    assert left_out == sum(gaps[:3])
 
 
 @pytest.mark.parametrize("seed", range(20))

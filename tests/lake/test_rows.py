@@ -6,12 +6,21 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icefield.lake import metadata as meta
 from icefield.lake import rows
+from icefield.lake.branch import Branch
+from icefield.lake.numbers import Arrived
 from lakes import new_lake, open_branch, publish
+
+
+def among(branch: Branch, snapshot: int, wanted: NDArray[np.int64]) -> pa.Table:
+    spans = Arrived.of([wanted]).spans
+    return rows.values_among(branch, "a.one", snapshot, "value", spans, lambda: wanted)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -26,9 +35,9 @@ def test_numbers_are_found_wherever_they_are(tmp_path: Path, seed: int) -> None:
     snapshot = meta.current_snapshot(branch.base_metadata("a.one") or {})
     assert snapshot is not None
     wanted = sorted({draw.choice(known) + draw.choice([0, 0, 1]) for _ in range(40)} | {2**62})
-    found = rows.values_among(branch, "a.one", snapshot["snapshot-id"], "value", np.array(wanted, np.int64))
+    found = among(branch, snapshot["snapshot-id"], np.array(wanted, np.int64))
     assert sorted(found["value"].to_pylist()) == sorted(value for value in known if value in wanted)
-    nothing = rows.values_among(branch, "a.one", snapshot["snapshot-id"], "value", np.array([], np.int64))
+    nothing = among(branch, snapshot["snapshot-id"], np.array([], np.int64))
     assert nothing.num_rows == 0
     branch.abandon()
 
@@ -53,7 +62,11 @@ def test_files_that_can_have_none_of_the_numbers_are_not_opened(
     monkeypatch.setattr(PyArrowFileIO, "new_input", new_input)
     # An old number among new ones does not mean that all is read.
     wanted = np.array([3, 7, 500, 4_050, 4_999], np.int64)
-    found = rows.values_among(branch, "a.one", snapshot["snapshot-id"], "value", wanted)
+    found = among(branch, snapshot["snapshot-id"], wanted)
     assert sorted(found["value"].to_pylist()) == [3, 7, 4_050]
     assert len(set(opened)) == 2
+    opened.clear()
+    spans = [(600, 800), (5_500, 9_000)]
+    nothing = rows.values_among(branch, "a.one", snapshot["snapshot-id"], "value", spans, lambda: pytest.fail("asked"))
+    assert (nothing.num_rows, opened) == (0, [])
     branch.abandon()

@@ -1,8 +1,8 @@
 """Law 4 on real Spark: after any history every table is its function over what it says it has consumed.
 
 A machine draws a graph of all refresh kinds, then lets files arrive, be corrected and be deleted, runs all or a part,
-changes code, compacts, expires, rolls back and crashes. The functions are written twice: for Spark, and over lists as
-the oracle.
+changes code, compacts, expires, meddles, rolls back, drops tables and crashes. The functions are written twice: for
+Spark, and over lists as the oracle.
 
     ICEFIELD_EXACT_SEED=7 ICEFIELD_EXACT_STEPS=2400 pytest tests/run/test_exact.py      # make soak: for an hour
 """
@@ -332,13 +332,30 @@ class Lakehouse(RuleBasedStateMachine):
                 f"CALL {LAKE}.system.expire_snapshots(table => '{table}', older_than => {now}, retain_last => 1)"
             ).collect()
 
-    @rule(data=st.data())
-    def meddle(self, data: st.DataObject) -> None:
-        """Someone deletes rows by hand; the next run mends the table and whoever reads it."""
-        table = data.draw(st.sampled_from(sorted(n for n in self.kinds if n in self.project.lake.pointers())))
+    @rule(data=st.data(), back=st.booleans())
+    def meddle(self, data: st.DataObject, back: bool) -> None:
+        """Someone deletes rows by hand; the next run mends the table and whoever reads it, also after a way back."""
+        table = data.draw(st.sampled_from(self.there))
+        before = meta.current_snapshot(meta.load(self.project.lake.pointers()[table]))
         self.spark().sql(f"DELETE FROM {LAKE}.{table} WHERE n IS NOT NULL")
         self.everything = False
+        if back and before is not None:
+            self.run(select=" ".join(data.draw(st.lists(st.sampled_from(self.there), min_size=1, max_size=3))))
+            call = f"set_current_snapshot('{table}', {before['snapshot-id']})"
+            self.spark().sql(f"CALL {LAKE}.system.{call}").collect()
         self.run()
+
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        """Someone drops tables; the next run builds them, and goes on with whoever reads them."""
+        for table in data.draw(st.lists(st.sampled_from(self.there), min_size=1, max_size=3, unique=True)):
+            self.spark().sql(f"DROP TABLE {LAKE}.{table}")
+        self.run()
+
+    @property
+    def there(self) -> list[str]:
+        """The tables, without feeds, that are in the lake now."""
+        return sorted(name for name in self.kinds if name in self.project.lake.pointers())
 
     def spark(self) -> Any:
         conf = {"spark.sql.shuffle.partitions": "2"}

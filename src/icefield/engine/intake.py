@@ -58,9 +58,9 @@ class Landed:
 
     def repeated(self, columns: Sequence[str], output: DataFrame) -> NDArray[np.int64] | None:
         """The keys that more than one line has, where reading saw all of them; None where `output` changed them."""
-        if len(columns) != 1 or columns[0] not in self.reading.repeated or self.exact is not None:
+        if len(columns) != 1 or columns[0] not in self.reading.watched or self.exact is not None:
             return None
-        return self.reading.repeated[columns[0]] if hands_through(self.rows, output, columns[0]) else None
+        return self.reading.watched[columns[0]].repeated if hands_through(self.rows, output, columns[0]) else None
 
     def values(self, column: str) -> NDArray[np.int64]:
         """The values of a column in all lines that could be read, sorted; only for columns that reading watched."""

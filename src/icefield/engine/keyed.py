@@ -64,6 +64,11 @@ class KeySet:
             return pruned
         return self._sieved(pruned, told).join(self._side(), self._same(told), "left_semi")
 
+    def likely(self, rows: DataFrame) -> DataFrame:
+        """The rows whose key is one of these and, where there are many, hardly any others: those with such a hash."""
+        sieved = self._sieved(rows, {name: quoted(name) for name in self.names})
+        return self.restrict(rows) if sieved is rows else sieved
+
     def _sieved(self, rows: DataFrame, expressions: Mapping[str, str]) -> DataFrame:
         """Where there are many keys, and yet not all: only rows whose hash one of them has go through the shuffle."""
         if not SMALL < self.count <= SIEVED or expressions != {name: quoted(name) for name in self.names}:

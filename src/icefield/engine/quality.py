@@ -7,7 +7,7 @@ the rows that passed them, and the first arrival stays.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -218,7 +218,7 @@ class _Late:
         if landed is None:
             return keys.known(old.rows, count)
         (column,) = self.check.columns
-        return old.among(column, landed.values(column))
+        return old.among(column, landed.reading.watched[column].spans, partial(landed.values, column))
 
     def flag(self, rows: DataFrame) -> DataFrame:
         """The rows, with a flag where a key may be repeated."""

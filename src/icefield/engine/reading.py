@@ -18,7 +18,7 @@ from icefield.engine.landing import unreadable
 from icefield.engine.lines import LINE_LIMIT, LongLine, Piece, fetch_lines, pieces, read_blocks
 from icefield.engine.origin import ARRIVAL, PROBLEM, RAW, ROW
 from icefield.engine.sorting import CsvLines, JsonLines, long_problem
-from icefield.lake.numbers import repeated
+from icefield.lake.numbers import Arrived
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -53,14 +53,14 @@ class Undecided:
 class Reading:
     """What is in the scratch folder; `counts` has the rows of each file, by its arrival.
 
-    `repeated` has, for the columns that were watched, the values that more than one line has.
+    `watched` tells of the values of columns that were watched which of them more than one line has, and where they lie.
     """
 
     folder: Path
     counts: Mapping[int, int]
     rows: bool
     undecided: Sequence[Undecided]
-    repeated: Mapping[str, NDArray[np.int64]]
+    watched: Mapping[str, Arrived]
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ def read_lines(
             for group in groups
             if any(group.folder.iterdir())
         ],
-        repeated={column: repeated(found) for column, found in values.items() if found},
+        watched={column: Arrived.of(found) for column, found in values.items() if found},
     )
 
 

@@ -155,15 +155,17 @@ class Renewal:
         count = old.count()
         if KeySet(self.node.keys, old, count).distinct() < count:  # someone else's rows, which were accepted
             return self._merged(delta.stored.frame, old.frame, like)
+        if not count:
+            return Merged(old.frame, delta.stored.frame.select(*(quoted(field.name) for field in like)), known=0)
         known = sent(old.frame, count)
-        return Merged(known, with_added(self.node, delta.stored.frame, known, like), pairs=True)
+        return Merged(known, with_added(self.node, delta.stored.frame, known, like), known=count)
 
     def _known(self, delta: KeySet, stored: DataFrame, total: int) -> DataFrame:
-        """The stored rows of keys that came."""
+        """The stored rows of keys that came; a few of other keys do no harm, since keys that came are looked up."""
         if total <= _MORE * delta.count:
             return delta.restrict(stored)
         names = [quoted(key) for key in self.node.keys]
-        found = store(delta.restrict(stored.select(*names)), self.scratch / "known")
+        found = store(delta.likely(stored.select(*names)), self.scratch / "known")
         known = KeySet(self.node.keys, found, found.count())
         return known.restrict(stored) if known.count else stored.limit(0)
 
@@ -187,12 +189,12 @@ class Renewal:
 class Merged:
     """Touched keys: the rows that hold their measures now, and the measures they are to have.
 
-    `pairs`: each key surely has one row at most before, and one after.
+    `known`: each key surely has one row at most before, so many in all, and one after; None: that is not sure.
     """
 
     before: DataFrame
     measures: DataFrame
-    pairs: bool = False
+    known: int | None = None
 
 
 def _removes(delta: KeySet) -> bool:

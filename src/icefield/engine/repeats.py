@@ -60,7 +60,7 @@ class Keys:
         return pq.read_table(place)
 
     def _in_memory(self, place: Path) -> NDArray[np.int64]:
-        return repeated([pq.read_table(place)[_HASH].to_numpy()])
+        return repeated(pq.read_table(place)[_HASH].to_numpy())
 
     def _by_spark(self, place: Path) -> NDArray[np.int64]:
         counted = self._rows.sparkSession.read.schema(f"{_HASH} BIGINT").parquet(str(place)).groupBy(_HASH).count()

@@ -84,7 +84,7 @@ class Stage:
     def carry_out(self, node: Node, step: Step, state: TableState | None, inputs: Mapping[str, TableState]) -> Staged:
         """Does what the step says; nobody sees any of it before the run is published."""
         staged = self._carried_out(node, step, state, inputs)
-        if changes_of(node.name) in staged.tables:
+        if changes_of(node.name) in staged.tables and node.name in self.followed:
             staged.state = self._trimmed(staged.state, inputs)
         return staged
 

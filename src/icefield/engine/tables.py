@@ -62,9 +62,9 @@ class Published:
     def rows(self) -> DataFrame:
         return self.tables.read(self.table, self.snapshot)
 
-    def among(self, column: str, wanted: NDArray[np.int64]) -> pa.Table:
-        """Which of some whole numbers, which are sorted, a column has."""
-        return values_among(self.tables.branch, self.table, self.snapshot, column, wanted)
+    def among(self, column: str, spans: Sequence[tuple[int, int]], wanted: Callable[[], NDArray[np.int64]]) -> pa.Table:
+        """Which of some whole numbers a column has: those that lie in the spans, and that `wanted` gives, sorted."""
+        return values_among(self.tables.branch, self.table, self.snapshot, column, spans, wanted)
 
 
 class Tables:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from icefield.declare import Accumulate
 from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import numbered
-from icefield.engine.difference import difference, difference_of_pairs
+from icefield.engine.difference import ADDED, CHANGE, difference, difference_of_pairs
 from icefield.engine.keyed import KeySet
 from icefield.engine.naming import require_same_columns
 from icefield.engine.origin import visible
@@ -87,8 +89,8 @@ class _Found:
     before: DataFrame
     output: DataFrame
     measures: Stored | None = None
-    #: Each key surely has one row at most before, and one in the output.
-    pairs: bool = False
+    #: Each key surely has one row at most before, so many in all, and one in the output; None: that is not sure.
+    known: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class _Update:
             proven = partial(self.stage.is_proven, self.node)
             found = self.renewal.merged(touched, self._published, self.state.rows, like, proven)
             self._try(found, like)
-            return _Found(touched=touched, before=found.before, output=finish(found.measures), pairs=found.pairs)
+            return _Found(touched=touched, before=found.before, output=finish(found.measures), known=found.known)
         beside = self.stage.tables.before(measures_of(name))
         # never joined: both tables are written by key
         found = self.renewal.merged(touched, beside, self.state.rows, like, lambda: False)
@@ -161,7 +163,7 @@ class _Update:
             after = several.frame
             if not stage.is_proven(node):
                 require_own_keys(node, found.touched, after)
-        change = self._difference(found.before, after, pairs=found.pairs)
+        change = self._difference(found.before, after, found.known)
         failpoint("stage.before-write", node.name)
         fresh: Came | Given = Came(change) if several is None else Given(several)
         added, removed = put(stage.tables, node, self.state.rows, change, several, self.scratch)
@@ -175,15 +177,17 @@ class _Update:
             removed=removed,
             split=split,
             tables=tuple(written),
-            keys=found.touched.distinct(),
+            keys=found.touched.distinct() if found.known is None else found.touched.count,
             moves=Moves(self.state.version, came, Went(change).arrow if removed else None),
         )
 
-    def _difference(self, before: DataFrame, after: DataFrame, *, pairs: bool) -> Stored:
+    def _difference(self, before: DataFrame, after: DataFrame, known: int | None) -> Stored:
         """What goes and what comes, once equal pairs have cancelled; evaluated once."""
         require_same_columns(self.node, before.columns, after.columns)
         after = after.select(*before.columns)
-        if pairs:
+        if known == 0:
+            change = after.withColumn(CHANGE, F.lit(ADDED))
+        elif known is not None:
             change = difference_of_pairs(before, after, self.node.keys, self.node.volatile)
         else:
             change = difference(before, after, self.node.volatile)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Numbers lie close together if this many times as many would fill the span between the least and the greatest.
 _SPREAD = 8
+#: So many gaps tell spans of numbers apart, and of so many numbers they are looked for at a time.
+_GAPS, _AT_ONCE = 15, 1_000_000
 
 
 def numbers_of(values: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
@@ -28,15 +31,47 @@ def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
 
 
-def repeated(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The values that occur more than once in all parts together, each once, in order.
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What is to be known of many numbers: those that occur more than once, each once, and where they lie.
 
-    The list is empty afterwards: of many numbers there are no more copies at a time than needed.
+    `spans` are a few, from least to greatest, that have all of the numbers between them, apart where the gaps are
+    widest: a few old ones among many new do not make them all one.
     """
-    ordered = np.concatenate(parts)
-    parts.clear()
-    ordered.sort()
+
+    repeated: NDArray[np.int64]
+    spans: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, parts: list[NDArray[np.int64]]) -> Arrived:
+        """Of all parts together; the list is empty afterwards, so that there are no more copies than needed."""
+        ordered = np.concatenate(parts)
+        parts.clear()
+        ordered.sort()
+        return cls(_repeated(ordered), _spans(ordered))
+
+
+def repeated(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The values that occur more than once, each once, in order."""
+    return _repeated(np.sort(values))
+
+
+def _repeated(ordered: NDArray[np.int64]) -> NDArray[np.int64]:
     return distinct(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
+def _spans(ordered: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+    if not len(ordered):
+        return ()
+    gaps: list[tuple[float, int]] = []
+    for first in range(0, len(ordered) - 1, _AT_ONCE):
+        part = ordered[first : first + _AT_ONCE + 1].astype(float)  # differences of whole numbers would overflow
+        widths = part[1:] - part[:-1]
+        widest = np.argpartition(widths, -_GAPS)[-_GAPS:] if len(widths) > _GAPS else np.arange(len(widths))
+        gaps = nlargest(_GAPS, [*gaps, *((float(widths[at]), first + int(at)) for at in widest)])
+    ends = [*sorted(at for _, at in gaps), len(ordered) - 1]
+    firsts = [0, *(end + 1 for end in ends[:-1])]
+    return tuple((int(ordered[first]), int(ordered[last])) for first, last in zip(firsts, ends, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

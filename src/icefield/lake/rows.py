@@ -5,23 +5,20 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from icefield.lake import metadata as meta
 from icefield.lake.numbers import Marks, Ordered, numbers_of
 from icefield.lake.ops import open_catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
     from pyiceberg.table import DataScan, Table
 
     from icefield.lake.branch import Branch
 
-#: So many spans of numbers are told apart, so that a few old ones among many new do not mean that all is read.
-_SPANS = 16
 #: So many files are read at once.
 _FILES = 4
 
@@ -41,23 +38,34 @@ def some_rows(branch: Branch, table: str, snapshot: int | None, count: int) -> p
         return found.scan(snapshot_id=snapshot, limit=count).to_arrow()
 
 
-def values_among(branch: Branch, table: str, snapshot: int, column: str, wanted: NDArray[np.int64]) -> pa.Table:
-    """Which of some whole numbers, which are sorted, a column has; read in parts, so that memory does not grow.
+def values_among(
+    branch: Branch,
+    table: str,
+    snapshot: int,
+    column: str,
+    spans: Sequence[tuple[int, int]],
+    wanted: Callable[[], NDArray[np.int64]],
+) -> pa.Table:
+    """Which of some whole numbers a column has; `spans` have all of them, `wanted` gives them, sorted.
 
-    Numbers mostly ascend with time: files that can have none of those that arrive are not even opened.
+    Numbers mostly ascend with time: files that can have none of those that arrive are not even opened, and where there
+    is no other file, nobody asks for the numbers. It is read in parts, so that memory does not grow.
     """
     import pyarrow as pa
     from pyiceberg.expressions import AlwaysFalse, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual, Or
 
     near: BooleanExpression = AlwaysFalse()
-    for least, most in _spans(wanted):
+    for least, most in spans:
         above, below = GreaterThanOrEqual(column, least), LessThanOrEqual(column, most)  # type: ignore[call-arg,arg-type]
         near = Or(near, And(above, below))
     with _opened(branch, table) as found:
         scan = found.scan(row_filter=near, snapshot_id=snapshot, selected_fields=(column,))
-        among = Marks.of([wanted]) or Ordered(wanted)  # with none wanted there is no part either
-        kind = _kind(scan, column)
-        seen = [part.filter(pa.array(among.has(numbers_of(part)))) for part in _parts(found, scan, column)]
+        kind, among, seen = _kind(scan, column), None, []
+        for part in _parts(found, scan, column):
+            if among is None:
+                values = wanted()
+                among = Marks.of([values]) or Ordered(values)
+            seen.append(part.filter(pa.array(among.has(numbers_of(part)))))
         return pa.table({column: pa.chunked_array(seen, kind)})
 
 
@@ -76,17 +84,6 @@ def _parts(table: Table, scan: DataScan, column: str) -> Iterator[pa.Array]:
     for first in range(0, len(files), _FILES):
         for part in arrow.to_record_batches(files[first : first + _FILES]):
             yield part[column].cast(kind)
-
-
-def _spans(ordered: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Few spans that have all of the numbers between them, apart where the gaps are widest."""
-    if not len(ordered):
-        return []
-    gaps = ordered[1:].astype(float) - ordered[:-1].astype(float)  # whole numbers would overflow
-    widest = np.argpartition(gaps, -(_SPANS - 1))[-(_SPANS - 1) :] if len(gaps) >= _SPANS else np.arange(len(gaps))
-    ends = [*sorted(int(at) for at in widest), len(ordered) - 1]
-    firsts = [0, *(end + 1 for end in ends[:-1])]
-    return [(int(ordered[first]), int(ordered[last])) for first, last in zip(firsts, ends, strict=True)]
 
 
 def values_missing(branch: Branch, table: str, snapshot: int | None, column: str, wanted: pa.Array) -> pa.Array | None:
