@@ -75,7 +75,7 @@ def test_what_was_decided_about_a_table_that_was_dropped_no_longer_counts(tmp_pa
     catalog.drop_table(TABLE)
     catalog.close()
     project.run()
-    assert waiting(project) == [(0, 3)]
+    assert waiting(project) == [(1, 3)]
     replay(project, "amount < 0", amount="abs(amount)")
     assert ids(project) == [1, 2]
     assert project.ask("SELECT number, kind FROM ops.repairs ORDER BY ALL") == [(1, "discard"), (2, "replay")]

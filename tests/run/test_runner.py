@@ -201,7 +201,7 @@ def test_a_value_that_moves_from_one_place_to_another_is_a_change(
     assert project.ask("SELECT * FROM gold.sides") == [after]
     project.land("a.csv", [order(7, amount="60.00")])
     result = project.run()
-    assert [one.status for one in result.tables if one.table == "gold.sides"] == ["unchanged"]
+    assert [one.rows_added for one in result.tables if one.table == "gold.sides"] == [0], "the same as before"
 
 
 ACROSS = (
