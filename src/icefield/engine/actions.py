@@ -58,6 +58,7 @@ def watching() -> Iterator[list[tuple[str, DataFrame]]]:
     here = threading.get_ident()
 
     def noting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
         def asking(rows: DataFrame, *args: Any, **options: Any) -> Any:
             if threading.get_ident() == here:
                 asked.append((name, rows))
@@ -72,7 +73,7 @@ def watching() -> Iterator[list[tuple[str, DataFrame]]]:
             if name in _PROPERTIES:
                 setattr(DataFrame, name, property(noting(name, functools.partial(_read, member))))
             else:
-                setattr(DataFrame, name, noting(name, member))
+                setattr(DataFrame, name, noting(f"{name}()", member))
         try:
             yield asked
         finally:

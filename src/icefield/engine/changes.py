@@ -38,7 +38,7 @@ class Change:
         return [frame for frame in (self.removed, self.added) if frame is not None]
 
 
-def change_of(tables: Tables, table: str, wanted: Range, volatile: Sequence[str] = ()) -> Change:
+def change_of(tables: Tables, table: str, wanted: Range, volatile: Sequence[str]) -> Change:
     """What became of an input in a range; rows that differ in its volatile columns alone are the same."""
     if not wanted.changed:
         return Change(None, None)

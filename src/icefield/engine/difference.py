@@ -21,7 +21,8 @@ CHANGE = "_icefield_change"
 REMOVED, ADDED = "removed", "added"
 _SIGN, _NET, _TIMES = "_icefield_sign", "_icefield_net", "_icefield_times"
 _WAS, _ROW = "_icefield_was", "_icefield_row"
-_NESTED = (StructType, ArrayType, MapType)
+#: Types with values inside.
+NESTED = (StructType, ArrayType, MapType)
 
 
 def difference(before: DataFrame, after: DataFrame, volatile: Sequence[str] = ()) -> DataFrame:
@@ -86,7 +87,7 @@ def same_rows(one: DataFrame, other: DataFrame, volatile: Sequence[str] = ()) ->
     A hash passes over NULLs, inside of nested values too, and does not tell where one of them ends; rows with such
     values are compared one by one.
     """
-    if any(isinstance(field.dataType, _NESTED) for field in one.schema if field.name not in volatile):
+    if any(isinstance(field.dataType, NESTED) for field in one.schema if field.name not in volatile):
         return difference(one, other, volatile).isEmpty()
 
     def digest_of(frame: DataFrame) -> tuple[Any, ...]:

@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql.types import ArrayType, DatetimeType, MapType, StructType, VariantType
+from pyspark.sql.types import DatetimeType, VariantType
 
 from icefield.engine.author import line_of, told
+from icefield.engine.difference import NESTED
 from icefield.engine.frames import empty_frame
 from icefield.engine.keyed import key_of
 from icefield.engine.lineage import expressions, hands_through, has_subquery, leaves, steps_of, walk
@@ -20,13 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
     from icefield.graph import Edge, Node
-
-
-#: Keys are compared by Spark and by Arrow, for which these are no values to group by.
-_NESTED = (StructType, ArrayType, MapType, VariantType)
 
 
 def require_keys(node: Node, inputs: Mapping[str, DataFrame], schemas: Mapping[str, StructType]) -> None:
@@ -39,7 +36,7 @@ def require_keys(node: Node, inputs: Mapping[str, DataFrame], schemas: Mapping[s
                 remedy=f"let it return a column {key}, or name another key",
             )
         kind = schemas[node.name][key].dataType
-        if isinstance(kind, _NESTED):
+        if isinstance(kind, (*NESTED, VariantType)):  # no values to group by, for Arrow or for Spark
             raise KeyUnknown(
                 f"{node.name} is refreshed by {key}, which is {kind.simpleString().upper()}: a key is a plain value",
                 where=str(node.location),
@@ -173,7 +170,7 @@ def require_unasked(node: Node, inputs: Mapping[str, DataFrame], asked: Sequence
     for method, frame in asked:
         if not some.isdisjoint(leaves(frame)):
             raise PromiseBroken(
-                f"the function of {node.name} asks Spark for a result by {method}() while it is called: refreshed by"
+                f"the function of {node.name} asks Spark for a result by {method} while it is called: refreshed by"
                 f" {node.refresh.kind}, it would be that of some rows only",
                 where=str(node.location),
                 remedy="let it only return a DataFrame; what it asks for can be a table of its own that is passed as"

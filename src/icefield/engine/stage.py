@@ -233,9 +233,7 @@ class Stage:
             return ()
         comment = f"Rows that {node.name} did not take, with their reasons."
         if split.bad is None or not split.quarantined:  # nothing waits any more
-            self.tables.branch.prepare(name)
-            self.tables.overwrite(name, self.tables.staged(name).limit(0))
-            return (name,)
+            return self._emptied(name)
         waiting = to_quarantine(split.bad, self.run, self.started_ms, self.scratch(node) / "to-quarantine")
         self.tables.ready(name, waiting.frame.schema, None, comment, remake=self.remake)
         self._put(name, step, waiting.frame, waiting)
@@ -244,11 +242,12 @@ class Stage:
     def _forget_changes(self, node: Node) -> tuple[str, ...]:
         """What a table of that name told before it was dropped is nobody's any more: its numbers come again."""
         name = changes_of(node.name)
-        if name not in self.tables.branch.base:
-            return ()
-        self.tables.branch.prepare(name)
-        self.tables.overwrite(name, self.tables.staged(name).limit(0))
-        return (name,)
+        return self._emptied(name) if name in self.tables.branch.base else ()
+
+    def _emptied(self, table: str) -> tuple[str, ...]:
+        self.tables.branch.prepare(table)
+        self.tables.overwrite(table, self.tables.staged(table).limit(0))
+        return (table,)
 
     def _put(self, table: str, step: Step, rows: DataFrame, stored: Stored | None) -> None:
         """Rows in place of those that are there, or besides them."""

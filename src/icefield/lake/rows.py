@@ -89,7 +89,7 @@ def _parts(table: Table, scan: DataScan, column: str) -> Iterator[pa.Array]:
 def values_missing(branch: Branch, table: str, snapshot: int | None, column: str, wanted: pa.Array) -> pa.Array | None:
     """Those of some different values that a column does not have; None where they are of another type.
 
-    It is read in parts, as Iceberg lists its files, which is newest first, and only until all of them are found.
+    It is read in parts, in the order in which Iceberg lists the files, and only until all of them are found.
     """
     with _opened(branch, table) as found:
         scan = found.scan(snapshot_id=snapshot, selected_fields=(column,))

@@ -75,10 +75,9 @@ def decided_before(lake: EmbeddedLake, states: Mapping[str, TableState], wanted:
         if state.repairs or name in wanted:
             known = repairs(lake, name)
             own = dict(list(known.items())[len(known) - state.repairs :])
+            decided = Decided(repairs=own, last=max(known, default=0))
             rows = repaired(lake, name) if own else None
-            found[name] = Decided(repairs=own, last=max(known, default=0))
-            if rows is not None:
-                found[name] = replace(found[name], rows=rows)
+            found[name] = decided if rows is None else replace(decided, rows=rows)
     return found
 
 
