@@ -131,6 +131,24 @@ def test_decisions_in_turn_hold_together(tmp_path: Path) -> None:
     require_rebuild_gives_the_same(project)
 
 
+@pytest.mark.parametrize("kind", ["replay", "discard"])
+def test_rows_wait_again_where_a_decision_no_longer_fits_the_columns(tmp_path: Path, kind: str) -> None:
+    project = landed(tmp_path)
+    if kind == "replay":
+        replay(project, "true", amount="abs(amount)")
+    else:
+        discard(project, "amount < 0")
+    decided = project.everything()
+    renamed = BRONZE.replace("return rows", 'return rows.withColumnRenamed("amount", "paid")')
+    project.declare(renamed.replace('"amount > 0"', '"paid > 0"'))
+    result = project.run(full_refresh=True)
+    assert "repair 1 no longer fits its columns, and its rows wait" in result.tables[0].reason
+    assert (ids(project), waiting(project)) == ([1], [(0, 3)])
+    project.declare(BRONZE)
+    assert "repair" not in project.run(full_refresh=True).tables[0].reason
+    assert project.everything() == decided
+
+
 def test_what_no_waiting_row_matches_leaves_no_trace(tmp_path: Path) -> None:
     project = landed(tmp_path)
     before = project.lake.pointers()

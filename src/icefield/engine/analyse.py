@@ -232,23 +232,25 @@ def _must_resolve(node: Node, check: Check, frame: DataFrame, *expressions: str)
 
 def require_repair(spark: SparkSession, node: Node, schemas: Mapping[str, StructType], repair: Repair) -> None:
     """Refuses a repair whose SQL does not fit what quarantine shows, before anything is done."""
-    shown = empty_frame(spark, schemas[node.name])
+    if problem := misfit(spark, schemas[node.name], repair):
+        raise BadPredicate(
+            f"the repair of {node.name} cannot be applied: {problem}",
+            where=f"{node.name}__quarantine",
+            remedy="it is Spark SQL over the table's columns, `reasons` and `line`",
+        )
+
+
+def misfit(spark: SparkSession, schema: StructType, repair: Repair) -> str:
+    """Why the SQL of a repair does not fit a table of these columns; empty where it does."""
+    shown = empty_frame(spark, schema)
     added = {"reasons": "CAST(array() AS ARRAY<STRING>)", "line": "bigint(null)"}
     shown = shown.withColumns({name: F.expr(value) for name, value in added.items() if name not in shown.columns})
+    unknown = [name for name, _ in repair.assign if name not in shown.columns]
     try:
-        unknown = [name for name, _ in repair.assign if name not in shown.columns]
         _ = shown.where(repair.where).selectExpr("1", *(value for _, value in repair.assign)).schema
     except PySparkException as error:
-        unknown, problem = [], first_line(error)
-    else:
-        problem = f"there is no column {', '.join(unknown)}"
-        if not unknown:
-            return
-    raise BadPredicate(
-        f"the repair of {node.name} cannot be applied: {problem}",
-        where=f"{node.name}__quarantine",
-        remedy="it is Spark SQL over the table's columns, `reasons` and `line`",
-    )
+        return first_line(error)
+    return f"there is no column {', '.join(unknown)}" if unknown else ""
 
 
 def first_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""What an input removed and added since a table last read it, and the table beside it that tells so."""
+"""What an input removed and added since a table last read it: in this run, and before, from a table beside it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from icefield.engine.scratch import Stored
     from icefield.engine.tables import Tables
     from icefield.plan import Range
 
@@ -53,7 +54,11 @@ def change_of(tables: Tables, table: str, wanted: Range, volatile: Sequence[str]
 
 
 def _told(tables: Tables, table: str, after: int, until: int, volatile: Sequence[str]) -> DataFrame:
-    rows = tables.staged(changes_of(table))
+    now = tables.told.get(table)  # the last one, if it is of this run
+    if until == after + 1 and now is not None:
+        return now.frame.drop(NUMBER)
+    rows = tables.before(changes_of(table))
+    rows = rows if now is None else rows.unionByName(now.frame)
     told = rows.where((F.col(NUMBER) > after) & (F.col(NUMBER) <= until)).drop(NUMBER)
     return told if until == after + 1 else net(told, volatile)
 
@@ -61,6 +66,16 @@ def _told(tables: Tables, table: str, after: int, until: int, volatile: Sequence
 def numbered(change: DataFrame, number: int) -> DataFrame:
     """A change as the table beside keeps it."""
     return change.withColumn(NUMBER, F.lit(number).cast("bigint"))
+
+
+def keep(tables: Tables, table: str, change: Stored) -> str:
+    """Writes what a table changed into the table beside it, for later runs; its name."""
+    name = changes_of(table)
+    comment = f"What runs removed from {table} and added to it, where not all who follow it have read that."
+    # Columns only change with a rebuild, and whoever follows has rebuilt since then, too: nobody needs what was told.
+    tables.ready(name, change.frame.schema, None, comment, remake=True)
+    tables.append_stored(name, change)
+    return name
 
 
 def trim(tables: Tables, table: str, rows: int, upto: int) -> bool:

@@ -61,6 +61,8 @@ class Split:
     failures: dict[str, int] = field(default_factory=dict)
     quarantined: int = 0
     dropped: int = 0
+    #: Repairs that were recorded, and do not fit any more.
+    unfit: frozenset[int] = frozenset()
 
     def require_nothing_lost(self, node: Node, written: int, read: int | None) -> None:
         """Every row that passed the checks was written or set aside as a repeat.
@@ -103,7 +105,7 @@ def split(
     if replayed and decided is not None:
         marked = _mended(marked, decided, _all_hold(row_checks), scratch)
     passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS)
-    result = Split(good=passing, passed=passing.count)
+    result = Split(good=passing, passed=passing.count, unfit=decided.unfit if decided else frozenset())
     few = landed is not None and sum(landed.counts.values()) <= FEW_ROWS
     picked = None
     if row_checks or unique_checks or few:
@@ -198,7 +200,8 @@ class _Late:
         self.count = 0
         self._folder = scratch / f"unique-{number}"
         keys = Keys(passing, check.columns, self._folder)
-        at_hand = None if landed is None else landed.repeated(check.columns, passing)
+        looked_up = landed is not None and (old is None or old.can_be_read)
+        at_hand = landed.repeated(check.columns, passing) if landed is not None and looked_up else None
         if at_hand is not None and landed is not None:
             self._value, self._wanted = F.col(quoted(check.columns[0])).cast("bigint"), at_hand
             count = sum(landed.counts.values())

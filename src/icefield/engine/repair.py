@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, MALFORMED, REASONS, ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from pyspark.sql import Column as Expression
@@ -45,10 +45,12 @@ class Decided:
     rows: pa.Table = field(default_factory=_no_rows)
     #: The last number that was ever given for a table of this name.
     last: int = 0
+    #: Repairs that do not fit the table's columns any more, and are not applied.
+    unfit: frozenset[int] = frozenset()
 
     def of(self, kind: str) -> dict[int, Repair]:
-        """The repairs of one kind, in order."""
-        return {number: repair for number, repair in self.repairs.items() if repair.kind == kind}
+        """The repairs of one kind that are applied, in order."""
+        return {n: repair for n, repair in self.repairs.items() if repair.kind == kind and n not in self.unfit}
 
     def next_number(self) -> int:
         """The number that the next decision gets."""
@@ -65,6 +67,10 @@ class Decided:
         """The same without the rows of some files."""
         gone = pc.is_in(self.rows["arrival"], value_set=pa.array(list(arrivals), pa.int64()))
         return replace(self, rows=self.rows.filter(pc.invert(gone)))
+
+    def fitted(self, fits: Callable[[Repair], bool]) -> Decided:
+        """The same, applying only what fits."""
+        return replace(self, unfit=frozenset(n for n, repair in self.repairs.items() if not fits(repair)))
 
 
 def mend(waiting: DataFrame, decided: Decided, all_hold: str, scratch: Path) -> tuple[DataFrame, DataFrame]:

@@ -1,4 +1,4 @@
-"""Puts new rows of some keys in place of the old ones, and tells what changed by it."""
+"""Puts new rows of some keys in place of the old ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from icefield.engine.difference import ADDED, CHANGE, REMOVED
 from icefield.engine.keyed import KeySet
 from icefield.engine.scratch import Stored, store
 from icefield.errors import PromiseBroken
-from icefield.graph import changes_of
 from icefield.lake.rows import can_be_written
 
 if TYPE_CHECKING:
@@ -139,13 +138,3 @@ def _write_anew(tables: Tables, table: str, old: DataFrame, keys: KeySet, fresh:
             tables.overwrite_few(table, after)
             return
     tables.overwrite(table, keys.without(old).unionByName(fresh.frame.select(*old.columns)))
-
-
-def tell(tables: Tables, node: Node, change: Stored) -> str:
-    """Writes what changed into the table beside; its name."""
-    table = changes_of(node.name)
-    comment = f"What each run removed from {node.name} and added to it."
-    # Columns only change with a rebuild, and whoever follows has rebuilt since then, too: nobody needs what was told.
-    tables.ready(table, change.frame.schema, None, comment, remake=True)
-    tables.append_stored(table, change)
-    return table

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from icefield.declare import Files
 from icefield.engine import intake, quality
+from icefield.engine.analyse import misfit
 from icefield.engine.aside import to_quarantine
-from icefield.engine.changes import numbered, trim
+from icefield.engine.changes import keep, numbered, trim
 from icefield.engine.difference import difference, same_rows
 from icefield.engine.filed import filed
 from icefield.engine.landing import files_taken, require_unchanged
 from icefield.engine.naming import require_same_columns
 from icefield.engine.origin import visible
 from icefield.engine.renewal import Renewal
-from icefield.engine.replacing import tell
 from icefield.engine.scratch import store
 from icefield.engine.staged import Staged
 from icefield.engine.tables import Published
@@ -26,10 +26,10 @@ from icefield.failpoint import failpoint
 from icefield.graph import changes_of, measures_of, quarantine_of
 from icefield.graph.state import TableState, Version
 from icefield.lake import metadata as meta
-from icefield.plan import read_by_all
+from icefield.plan import is_read_by_all, read_by_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -83,20 +83,6 @@ class Stage:
 
     def carry_out(self, node: Node, step: Step, state: TableState | None, inputs: Mapping[str, TableState]) -> Staged:
         """Does what the step says; nobody sees any of it before the run is published."""
-        staged = self._carried_out(node, step, state, inputs)
-        if changes_of(node.name) in staged.tables and node.name in self.followed:
-            staged.state = self._trimmed(staged.state, inputs)
-        return staged
-
-    def _trimmed(self, state: TableState, states: Mapping[str, TableState]) -> TableState:
-        """The table's state, once it no longer tells what all who follow it have read."""
-        followers = [states[name] for name in self.followed[state.name] if name in states]
-        upto = read_by_all(state, followers)
-        return replace(state, changes=upto) if trim(self.tables, state.name, state.rows, upto) else state
-
-    def _carried_out(
-        self, node: Node, step: Step, state: TableState | None, inputs: Mapping[str, TableState]
-    ) -> Staged:
         received = self._receive(node, step)
         if step.action == "note":
             return self._noted(node, step, state, received)
@@ -124,6 +110,21 @@ class Stage:
             require_unchanged(self.root, [taken.file for taken in received.intakes])
         read = sum(counts.values()) if landed is not None else None
         return self._result(node, step, state, split, consumed, files, touched, read, last_read(node.name, inputs))
+
+    def keep_changes(self, staged: Mapping[str, Staged], states: Mapping[str, TableState]) -> None:
+        """Writes what tables changed where someone who follows has not read it in this run: it is for later ones."""
+        for name, change in self.tables.told.items():
+            if name not in staged:
+                continue
+            one = staged[name]
+            followers = [states[follower] for follower in self.followed[name] if follower in states]
+            if is_read_by_all(one.state, followers):
+                one.state = replace(one.state, changes=one.state.version.number)
+                continue
+            one.tables = (*one.tables, keep(self.tables, name, change))
+            upto = read_by_all(one.state, followers)
+            if trim(self.tables, name, one.state.rows, upto):
+                one.state = replace(one.state, changes=upto)
 
     def _update(self, node: Node, step: Step, state: TableState) -> Updated | str:
         """What an update did, or why everything is to be computed instead."""
@@ -219,7 +220,8 @@ class Stage:
         if decided is None or step.arrivals is None or step.action == "append":
             return None
         corrected = {file.path for file in step.arrivals.changed}
-        return decided.without_files([file.order for file in step.arrivals.taken if file.path in corrected])
+        about = decided.without_files([file.order for file in step.arrivals.taken if file.path in corrected])
+        return about.fitted(lambda repair: not misfit(self.tables.spark, self.schemas[node.name], repair))
 
     def _write(self, node: Node, step: Step, split: Split) -> None:
         rows = visible(split.good)
@@ -272,6 +274,8 @@ class Stage:
         read: int | None,
         begin: Version,
     ) -> Staged:
+        if split.unfit:
+            step = step.noting(_idle(split.unfit))
         added, removed = self._counts(node.name)
         split.require_nothing_lost(node, added, read)
         changed = state is None or not self._is_same(node, step, state, added, removed)
@@ -279,8 +283,8 @@ class Stage:
         if not changed:
             self._take_back(node)
             added = removed = 0
-        elif step.action == "refresh" and state is not None and (told := self._tell_difference(node, state)):
-            touched, epoch = (*touched, told), False
+        elif step.action == "refresh" and state is not None and self._tell_difference(node, state):
+            epoch = False
         new = self._state(node, step, state, consumed, changed=changed, epoch=epoch, begin=begin)
         return Staged(
             step=step,
@@ -313,18 +317,19 @@ class Stage:
             moves=done.moves,
         )
 
-    def _tell_difference(self, node: Node, state: TableState) -> str | None:
+    def _tell_difference(self, node: Node, state: TableState) -> bool:
         """Tells followers what a table that was computed again changed, if that is less than half of it."""
         if node.name not in self.followed:
-            return None
+            return False
         before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
         if before.columns != after.columns:
-            return None
+            return False
         change = numbered(difference(before, after, node.volatile), state.version.number + 1)
         stored = store(change, self.scratch(node) / "difference")
         if stored.count() > max(state.rows, self._counts(node.name)[0]):  # a changed row is told twice: old and new
-            return None
-        return tell(self.tables, node, stored)
+            return False
+        self.tables.told[node.name] = stored
+        return True
 
     def _is_same(self, node: Node, step: Step, state: TableState, added: int, removed: int) -> bool:
         """Whether the table holds the rows it held before, so that nothing needs to ripple downstream."""
@@ -412,6 +417,11 @@ class Stage:
         if received is not None:  # what was read again is what was found equal
             require_unchanged(self.root, [taken.file for taken in received.intakes])
         return Staged(step=step, state=new, changed=False, files=files, tables=(node.name,))
+
+
+def _idle(repairs: Collection[int]) -> str:
+    """What is said of repairs that were not applied."""
+    return f"repair {', '.join(map(str, sorted(repairs)))} no longer fits its columns, and its rows wait"
 
 
 def last_read(table: str, states: Mapping[str, TableState]) -> Version:

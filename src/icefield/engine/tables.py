@@ -62,6 +62,11 @@ class Published:
     def rows(self) -> DataFrame:
         return self.tables.read(self.table, self.snapshot)
 
+    @property
+    def can_be_read(self) -> bool:
+        """Whether they can be read without a query."""
+        return self.tables.can_read(self.table, self.snapshot)
+
     def among(self, column: str, spans: Sequence[tuple[int, int]], wanted: Callable[[], NDArray[np.int64]]) -> pa.Table:
         """Which of some whole numbers a column has: those that lie in the spans, and that `wanted` gives, sorted."""
         return values_among(self.tables.branch, self.table, self.snapshot, column, spans, wanted)
@@ -73,6 +78,8 @@ class Tables:
     def __init__(self, spark: SparkSession, branch: Branch) -> None:
         self.spark = spark
         self.branch = branch
+        #: What tables that others follow removed and added in this run.
+        self.told: dict[str, Stored] = {}
 
     def qualified(self, table: str) -> str:
         """The name by which Spark knows a table of the branch."""
@@ -210,9 +217,9 @@ class Tables:
         """Replaces all rows by a few, without a query."""
         overwrite_rows(self.branch, table, rows)
 
-    def distinct(self, table: str, snapshot: int | None, columns: Sequence[str]) -> int:
-        """How many different values some columns have."""
-        return distinct_values(self.branch, table, snapshot, tuple(columns))
+    def distinct(self, table: str, snapshot: int | None, columns: Sequence[str]) -> int | None:
+        """How many different values some columns have, in memory; None where only Spark can tell."""
+        return distinct_values(self.branch, table, snapshot, tuple(columns)) if self.can_read(table, snapshot) else None
 
     def columns_at(self, table: str, snapshot: int | None) -> Callable[[list[str]], pa.Table | None]:
         """What reads columns of a version into memory, or gives None where PyIceberg cannot."""
@@ -223,14 +230,14 @@ class Tables:
         return partial(self._missing, table, snapshot)
 
     def _missing(self, table: str, snapshot: int | None, name: str, wanted: pa.Array) -> pa.Array | None:
-        readable = self._can_be_read(table, snapshot)
+        readable = self.can_read(table, snapshot)
         return values_missing(self.branch, table, snapshot, name, wanted) if readable else None
 
     def _columns(self, table: str, snapshot: int | None, names: list[str]) -> pa.Table | None:
-        return columns_of(self.branch, table, snapshot, names) if self._can_be_read(table, snapshot) else None
+        return columns_of(self.branch, table, snapshot, names) if self.can_read(table, snapshot) else None
 
-    def _can_be_read(self, table: str, snapshot: int | None) -> bool:
-        """Whether PyIceberg can read a version: it knows no deletes by value."""
+    def can_read(self, table: str, snapshot: int | None) -> bool:
+        """Whether PyIceberg can read a version: it knows no deletes by value, which Flink writes."""
         metadata = self.branch.staged_metadata(table)
         found = None if metadata is None else meta.snapshot(metadata, snapshot)
         return found is not None and not meta.has_deletes(found, "equality-deletes")

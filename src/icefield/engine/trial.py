@@ -133,15 +133,22 @@ class _Sample:
 
     @classmethod
     def of(cls, renewal: Renewal, edge: Edge) -> _Sample:
-        found = some_rows(renewal.tables.branch, str(edge.table), renewal.ranges[str(edge.table)].end, ROWS_TRIED)
-        return cls._of(renewal, edge, found)
+        table, tables = str(edge.table), renewal.tables
+        snapshot = renewal.ranges[table].end
+        if tables.can_read(table, snapshot):
+            return cls._of(renewal, edge, some_rows(tables.branch, table, snapshot, ROWS_TRIED))
+        return cls._stored(renewal, edge, renewal.whole(edge))
 
     @classmethod
     def of_keys(cls, renewal: Renewal, edge: Edge, keys: KeySet) -> _Sample:
         """Rows of some keys."""
         rows = renewal.whole(edge)
-        chosen = keys.restrict(rows, key_of(renewal.node, edge, rows.columns)).limit(ROWS_TRIED)
-        return cls._of(renewal, edge, store(chosen, renewal.scratch / f"rows-of-{edge.parameter}").arrow())
+        return cls._stored(renewal, edge, keys.restrict(rows, key_of(renewal.node, edge, rows.columns)))
+
+    @classmethod
+    def _stored(cls, renewal: Renewal, edge: Edge, rows: DataFrame) -> _Sample:
+        stored = store(rows.limit(ROWS_TRIED), renewal.scratch / f"rows-of-{edge.parameter}")
+        return cls._of(renewal, edge, stored.arrow())
 
     @classmethod
     def _of(cls, renewal: Renewal, edge: Edge, found: pa.Table) -> _Sample:

@@ -16,7 +16,7 @@ from icefield.engine.keyed import KeySet
 from icefield.engine.naming import require_same_columns
 from icefield.engine.origin import visible
 from icefield.engine.quality import Split
-from icefield.engine.replacing import Came, Given, Went, put, replace_keys, require_own_keys, tell
+from icefield.engine.replacing import Came, Given, Went, put, replace_keys, require_own_keys
 from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import Moves, Seen
 from icefield.engine.tables import quoted
@@ -169,7 +169,7 @@ class _Update:
         added, removed = put(stage.tables, node, self.state.rows, change, several, self.scratch)
         written = [node.name, *self._write_measures(found), *self._write_quarantine(found.touched, split)]
         if node.name in stage.followed and (added or removed):
-            written.append(tell(stage.tables, node, change))
+            stage.tables.told[node.name] = change
         failpoint("stage.written", node.name)
         came = Seen(fresh.frame, added if several is None else several.count(), fresh.arrow)
         return Updated(
@@ -210,7 +210,9 @@ class _Update:
 
     def _keys_now(self) -> int:
         if self.state.rows <= _IN_MEMORY:
-            return self.stage.tables.distinct(self.node.name, self.state.version.snapshot, self.node.keys)
+            known = self.stage.tables.distinct(self.node.name, self.state.version.snapshot, self.node.keys)
+            if known is not None:
+                return known
         return self._published.select(*(quoted(key) for key in self.node.keys)).distinct().count()
 
     def _write_measures(self, found: _Found) -> tuple[str, ...]:

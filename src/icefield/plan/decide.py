@@ -59,6 +59,10 @@ class Step:
         ranges = {name: replace(wanted, start=None, after=None, until=None) for name, wanted in self.ranges.items()}
         return replace(self, action="rebuild", reason=reason, ranges=ranges)
 
+    def noting(self, told: str) -> Step:
+        """The same, with one more thing that its reader is to know."""
+        return replace(self, reason=f"{self.reason}; {told}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
@@ -210,11 +214,21 @@ def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, Tabl
     return "" if consumed.number >= now.changes else f"what {edge.table} changed since is no longer told"
 
 
+def is_read_by_all(table: TableState, followers: Iterable[TableState]) -> bool:
+    """Whether nobody will ask what a table told: its followers have read all of it, or rebuild anyway."""
+    return all(number == table.version.number for number in _read(table, followers))
+
+
 def read_by_all(table: TableState, followers: Iterable[TableState]) -> int:
-    """The number up to which nobody needs what a table told: its followers have read that, or rebuild anyway."""
-    seen = [state.inputs[table.name] for state in followers if table.name in state.inputs]
+    """The number up to which nobody needs what a table told."""
     since = table.changes or 0
-    return max(since, min((one.number for one in seen if one.epoch == table.version.epoch), default=since))
+    return max(since, min(_read(table, followers), default=since))
+
+
+def _read(table: TableState, followers: Iterable[TableState]) -> list[int]:
+    """Where those stand who go on following a table."""
+    seen = [state.inputs[table.name] for state in followers if table.name in state.inputs]
+    return [one.number for one in seen if one.epoch == table.version.epoch]
 
 
 def _only_appends(now: TableState, start: int | None) -> bool:

@@ -167,6 +167,7 @@ class Run:
                 readers.shutdown(cancel_futures=True)
         with self._phase("audit"):
             self._audit(across)
+            stage.keep_changes(self.staged, self.states)
             self.replayed = self.replaying.tell(stage.tables, self.staged)
             self.traffic = self._traffic(stage)
         with self._phase("publish"), tidying("It was about to publish: `icefield ls` tells whether it did."):

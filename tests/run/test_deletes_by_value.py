@@ -1,0 +1,100 @@
+"""Tables from which another engine deleted rows by value, as Flink does: PyIceberg cannot read these, Spark can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icefield import Lake
+from icefield.engine.session import add_catalog, start_session
+from icefield.lake.catalog import LAKE
+from projects import TinyProject, order, tiny
+
+pytestmark = pytest.mark.spark
+
+CONF = {"spark.sql.shuffle.partitions": "2"}
+TABLES = """
+from pyspark.sql import Window, functions as F
+from icefield import append, by_key, files, table, unique
+
+ORDERS = "id BIGINT, customer STRING, amount DECIMAL(10,2), at TIMESTAMP"
+UNIQUE = unique("id", otherwise="quarantine")
+
+
+@table("bronze.orders", source=files("landing/orders/*.csv", schema=ORDERS), refresh=append(), checks=[UNIQUE])
+def orders(rows):
+    return rows
+"""
+RANKED = """
+@table("gold.ranked", refresh=by_key("customer"))
+def ranked(orders):
+    order = Window.partitionBy("customer").orderBy("id")
+    return orders.select("customer", "id", F.row_number().over(order).alias("rank"))
+"""
+
+
+def delete_by_value(project: TinyProject, table: str, column: str, value: str) -> None:
+    """Writes a file that says: all rows of this value are gone."""
+    lake = project.lake
+    spark = start_session(app="icefield tiny", conf=CONF, log=project.root / "spark.log")
+    spark._jsparkSession.sessionState().catalogManager().reset()  # it keeps a catalog under its name
+    add_catalog(spark, LAKE, uri=str(lake.catalog.path), warehouse=str(lake.warehouse))
+    java: Any = spark._jvm
+    iceberg = java.org.apache.iceberg
+    found = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{LAKE}.{table}")
+    fields = spark.sparkContext._gateway.new_array(java.int, 1)
+    fields[0] = found.schema().findField(column).fieldId()
+    schema = found.schema().select([column])
+    factory = iceberg.data.GenericAppenderFactory(found.schema(), found.spec(), fields, schema, None)
+    place = iceberg.io.OutputFileFactory.builderFor(found, 1, 1).build().newOutputFile()
+    writer = factory.newEqDeleteWriter(place, iceberg.FileFormat.PARQUET, None)
+    gone = iceberg.data.GenericRecord.create(schema)
+    gone.setField(column, value)
+    writer.write(gone)
+    writer.close()
+    found.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+
+
+def built(root: Path, source: str) -> TinyProject:
+    project = tiny(root, source)
+    project.land("1.csv", [order(1), order(2, "bob"), order(3, "carl"), order(4, "dora")])
+    assert project.run().status == "published"
+    return project
+
+
+def require_exact(project: TinyProject, table: str) -> None:
+    assert [(one.status, one.examples) for one in Lake(project.root).verify(table)] == [("exact", ())]
+
+
+def test_what_arrives_is_compared_with_the_rows_that_are_left(tmp_path: Path) -> None:
+    project = built(tmp_path, TABLES)
+    delete_by_value(project, "bronze.orders", "customer", "bob")
+    assert project.run(accept=("bronze.orders",)).status == "published"
+    project.land("2.csv", [order(2, "eve"), order(3, "eve"), order(5)])
+    result = project.run()
+    assert result.status == "published", result.error
+    spark = start_session(app="icefield tiny", conf=CONF, log=project.root / "spark.log")
+    rows = spark.table(f"{LAKE}.bronze.orders").select("id", "customer").collect()
+    assert sorted(map(tuple, rows)) == [(1, "ann"), (2, "eve"), (3, "carl"), (4, "dora"), (5, "ann")]
+
+
+def test_a_promise_is_tried_on_the_rows_that_are_left(tmp_path: Path) -> None:
+    project = built(tmp_path, TABLES)
+    delete_by_value(project, "bronze.orders", "customer", "bob")
+    project.declare(TABLES + RANKED)
+    result = project.run(accept=("bronze.orders",))
+    assert result.status == "published", result.error
+    require_exact(project, "gold.ranked")
+
+
+def test_keys_are_counted_without_those_that_are_gone(tmp_path: Path) -> None:
+    project = built(tmp_path, TABLES + RANKED)
+    delete_by_value(project, "gold.ranked", "customer", "bob")
+    assert project.run(accept=("gold.ranked",)).status == "published"
+    project.land("2.csv", [order(6)])
+    result = project.run()
+    assert result.status == "published", result.error
+    (outcome,) = [one for one in result.tables if one.table == "gold.ranked"]
+    assert (outcome.action, outcome.keys_touched) == ("update", 1)
