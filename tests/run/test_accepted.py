@@ -101,6 +101,18 @@ def test_code_that_gives_other_columns_cannot_be_accepted(tmp_path: Path) -> Non
     assert "--select gold.sums --full-refresh" in result.error
 
 
+@pytest.mark.parametrize("more", [[], [order(3)]], ids=["nothing new", "with new rows"])
+def test_code_that_gives_other_types_cannot_be_accepted(tmp_path: Path, more: list[str]) -> None:
+    project = project_of(tmp_path, SUMS.format(checks=""))
+    project.run()
+    project.declare(HEAD + SUMS.format(checks="").replace('F.sum("amount")', 'F.sum("amount").cast("DECIMAL(30,2)")'))
+    if more:
+        project.land("2.csv", more)
+    result = project.run(accept=("gold.sums",))
+    told = "ICE-306 the function of gold.sums gives v decimal(30,2) where the table has v decimal(20,2)"
+    assert (result.status, told in result.error) == ("failed", True), result.error
+
+
 @pytest.mark.parametrize("many", [0, 10], ids=["joined", "grouped"])
 def test_a_key_that_someone_else_stored_twice_does_not_multiply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int

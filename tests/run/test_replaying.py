@@ -131,16 +131,33 @@ def test_decisions_in_turn_hold_together(tmp_path: Path) -> None:
     require_rebuild_gives_the_same(project)
 
 
-@pytest.mark.parametrize("kind", ["replay", "discard"])
-def test_rows_wait_again_where_a_decision_no_longer_fits_the_columns(tmp_path: Path, kind: str) -> None:
+RENAMED = BRONZE.replace("return rows", 'return rows.withColumnRenamed("amount", "paid")').replace(
+    "amount > 0", "paid > 0"
+)
+A_DATE = """return rows.withColumns({"amount": F.expr("date'2026-01-01'"), "bad": F.col("amount") < 0})"""
+DATED = BRONZE.replace("return rows", A_DATE).replace("amount > 0", "NOT bad")
+
+
+@pytest.mark.parametrize(
+    ("where", "assign", "other"),
+    [
+        ("true", {"amount": "abs(amount)"}, RENAMED),
+        ("amount < 0", {"customer": "'eve'", "amount": "1"}, RENAMED),
+        ("true", {"amount": "1"}, DATED),
+        ("amount < 0", {}, RENAMED),
+    ],
+    ids=["value", "condition", "type", "discard"],
+)
+def test_rows_wait_again_where_a_decision_no_longer_fits_the_columns(
+    tmp_path: Path, where: str, assign: dict[str, str], other: str
+) -> None:
     project = landed(tmp_path)
-    if kind == "replay":
-        replay(project, "true", amount="abs(amount)")
+    if assign:
+        replay(project, where, **assign)
     else:
-        discard(project, "amount < 0")
+        discard(project, where)
     decided = project.everything()
-    renamed = BRONZE.replace("return rows", 'return rows.withColumnRenamed("amount", "paid")')
-    project.declare(renamed.replace('"amount > 0"', '"paid > 0"'))
+    project.declare(other)
     result = project.run(full_refresh=True)
     assert "repair 1 no longer fits its columns, and its rows wait" in result.tables[0].reason
     assert (ids(project), waiting(project)) == ([1], [(0, 3)])

@@ -245,12 +245,14 @@ def misfit(spark: SparkSession, schema: StructType, repair: Repair) -> str:
     shown = empty_frame(spark, schema)
     added = {"reasons": "CAST(array() AS ARRAY<STRING>)", "line": "bigint(null)"}
     shown = shown.withColumns({name: F.expr(value) for name, value in added.items() if name not in shown.columns})
-    unknown = [name for name, _ in repair.assign if name not in shown.columns]
+    if unknown := [name for name, _ in repair.assign if name not in schema.names]:
+        return f"there is no column {', '.join(unknown)}"
     try:
-        _ = shown.where(repair.where).selectExpr("1", *(value for _, value in repair.assign)).schema
+        values = [F.expr(value).cast(schema[name].dataType) for name, value in repair.assign]
+        _ = shown.where(repair.where).select(F.lit(1), *values).schema
     except PySparkException as error:
         return first_line(error)
-    return f"there is no column {', '.join(unknown)}" if unknown else ""
+    return ""
 
 
 def first_line(error: BaseException) -> str:

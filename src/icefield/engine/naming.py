@@ -10,6 +10,7 @@ from pyspark.sql.types import StringType
 
 from icefield.declare import References, Unique
 from icefield.declare.suggest import did_you_mean
+from icefield.engine.tables import stored_as
 from icefield.errors import BadFunction, ContractBroken, InvalidName, SchemaChanged, UnknownColumn
 
 if TYPE_CHECKING:
@@ -52,11 +53,15 @@ def require_columns(node: Node, schema: StructType) -> None:
         _require_own(node, "volatile=", column, schema)
 
 
-def require_same_columns(node: Node, have: Sequence[str], given: Sequence[str]) -> None:
+def require_same_columns(node: Node, have: StructType, given: StructType) -> None:
     """Code that is accepted without a rebuild has to fit the rows that stay."""
-    if set(have) != set(given):
+    old, new = ({field.name: stored_as(field) for field in schema} for schema in (have, given))
+    if old != new:
+        has = [f"{name} {kind}" for name, kind in old.items() if new.get(name) != kind]
+        gives = [f"{name} {kind}" for name, kind in new.items() if old.get(name) != kind]
         raise SchemaChanged(
-            f"the columns of {node.name} are {', '.join(have)}, and its function gives {', '.join(given)}",
+            f"the function of {node.name} gives {', '.join(gives) or 'nothing'} where the table has"
+            f" {', '.join(has) or 'nothing'}",
             where=str(node.location),
             remedy=f"it has to be computed anew: icefield run --select {node.name} --full-refresh",
         )

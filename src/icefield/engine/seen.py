@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
 from pyspark.sql.types import BooleanType, DateType, IntegralType, StringType
+
+from icefield.lake.rows import different
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ class Seen:
         """The different ones of some values that a column does not have; None where only Spark can tell."""
         if self.search is None or not self.can_search(name):
             return None
-        return self.search(name, pc.unique(values.drop_null()))
+        return self.search(name, different(values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from icefield.failpoint import failpoint
 from icefield.graph import changes_of, measures_of, quarantine_of
 from icefield.graph.state import TableState, Version
 from icefield.lake import metadata as meta
-from icefield.plan import is_read_by_all, read_by_all
+from icefield.plan import read_by_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -111,20 +111,19 @@ class Stage:
         read = sum(counts.values()) if landed is not None else None
         return self._result(node, step, state, split, consumed, files, touched, read, last_read(node.name, inputs))
 
-    def keep_changes(self, staged: Mapping[str, Staged], states: Mapping[str, TableState]) -> None:
-        """Writes what tables changed where someone who follows has not read it in this run: it is for later ones."""
-        for name, change in self.tables.told.items():
-            if name not in staged:
-                continue
-            one = staged[name]
-            followers = [states[follower] for follower in self.followed[name] if follower in states]
-            if is_read_by_all(one.state, followers):
-                one.state = replace(one.state, changes=one.state.version.number)
-                continue
-            one.tables = (*one.tables, keep(self.tables, name, change))
-            upto = read_by_all(one.state, followers)
-            if trim(self.tables, name, one.state.rows, upto):
-                one.state = replace(one.state, changes=upto)
+    def keep_change(self, staged: Staged, states: Mapping[str, TableState]) -> None:
+        """Writes what a table changed where someone who follows has not read it in this run: it is for later ones."""
+        name = staged.state.name
+        if name not in self.tables.told:
+            return
+        followers = [states[follower] for follower in self.followed[name] if follower in states]
+        upto = read_by_all(staged.state, followers)
+        if upto == staged.state.version.number:
+            staged.state = staged.state.telling_nothing()
+            return
+        staged.tables = (*staged.tables, keep(self.tables, name, self.tables.told[name]))
+        if trim(self.tables, name, staged.state.rows, upto):
+            staged.state = replace(staged.state, changes=upto)
 
     def _update(self, node: Node, step: Step, state: TableState) -> Updated | str:
         """What an update did, or why everything is to be computed instead."""
@@ -410,7 +409,7 @@ class Stage:
     def _noted(self, node: Node, step: Step, state: TableState | None, received: Received | None) -> Staged:
         assert state is not None
         if node.keys and state.fingerprint != node.fingerprint:
-            require_same_columns(node, [name for name, _ in state.columns], self.schemas[node.name].names)
+            require_same_columns(node, self.tables.before(node.name).schema, self.schemas[node.name])
         self.tables.branch.prepare(node.name)
         new = self._state(node, step, state, state.inputs, changed=False, epoch=False)
         files = filed(self.root, self.run, step, received, {})

@@ -275,7 +275,7 @@ def _snapshot(metadata: Metadata | None) -> int | None:
 
 def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | None) -> None:
     """Refuses what stored rows cannot follow."""
-    types = {field.name: _stored_as(field) for field in wanted}
+    types = {field.name: stored_as(field) for field in wanted}
     gone = [f"{field.name} {field.dataType.simpleString()} is gone" for field in now if field.name not in types]
     other = [
         f"{field.name} was {field.dataType.simpleString()} and is now {types[field.name]}"
@@ -290,7 +290,7 @@ def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | 
         )
 
 
-def _stored_as(field: StructField) -> str:
+def stored_as(field: StructField) -> str:
     """The type that Iceberg keeps a column as: it knows no smaller integers than INT."""
     return _SMALL_INTEGERS.sub("int", field.dataType.simpleString())
 

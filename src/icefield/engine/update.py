@@ -183,8 +183,9 @@ class _Update:
 
     def _difference(self, before: DataFrame, after: DataFrame, known: int | None) -> Stored:
         """What goes and what comes, once equal pairs have cancelled; evaluated once."""
-        require_same_columns(self.node, before.columns, after.columns)
-        after = after.select(*before.columns)
+        require_same_columns(self.node, before.schema, after.schema)
+        # Whoever follows is to see the types that are stored: Iceberg has no smaller integer than INT.
+        after = after.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in before.schema))
         if known == 0:
             change = after.withColumn(CHANGE, F.lit(ADDED))
         elif known is not None:

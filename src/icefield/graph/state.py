@@ -69,6 +69,10 @@ class TableState:
     #: Its rows do not tell all the measures that new ones are merged into: those are kept in a table beside it.
     beside: bool = False
 
+    def telling_nothing(self) -> TableState:
+        """The same where what it told is not kept: all have read it, or someone dropped it."""
+        return self if self.changes is None else replace(self, changes=self.version.number)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandedFile:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icefield.errors import LakeMoved, LakeNotWritable
+from icefield.graph import changes_of
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE, Catalog
 
@@ -74,7 +75,8 @@ class EmbeddedLake:
     def states(self, pointers: Mapping[str, str] | None = None) -> dict[str, TableState]:
         """The state of every table, from metadata alone."""
         found = self.pointers() if pointers is None else pointers
-        return {name: meta.table_state(name, meta.load(location, name)) for name, location in found.items()}
+        states = {name: meta.table_state(name, meta.load(location, name)) for name, location in found.items()}
+        return {name: state if changes_of(name) in found else state.telling_nothing() for name, state in states.items()}
 
     def table_folder(self, table: str) -> Path:
         """Where a table's files are; plain absolute paths, the one spelling that every engine keeps as it is."""

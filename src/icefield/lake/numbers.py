@@ -98,6 +98,16 @@ class Marks:
             marks[part - least] = True
         return cls(least, marks)
 
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers, in order."""
+        return np.flatnonzero(self.marks) + self.least
+
+    def take_out(self, values: NDArray[np.int64]) -> None:
+        """Lets go of some of them."""
+        inside = (values >= self.least) & (values < self.least + len(self.marks))
+        self.marks[values[inside] - self.least] = False
+
     def has(self, values: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of some values are among the numbers."""
         inside = (values >= self.least) & (values < self.least + len(self.marks))

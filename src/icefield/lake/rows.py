@@ -105,11 +105,27 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))  # texts are long ones for PyIceberg
 
 
+def different(values: pa.ChunkedArray) -> pa.Array:
+    """Every value once, without NULL; numbers that lie close together by marks, in a fraction of the time."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    present = values.drop_null()
+    marks = Marks.of([numbers_of(present)]) if pa.types.is_integer(values.type) else None
+    return pc.unique(present) if marks is None else pa.array(marks.numbers).cast(values.type)
+
+
 def not_among(wanted: pa.Array, parts: Iterable[pa.Array]) -> pa.Array:
     """The values that are in none of the parts; these are looked at one by one, until no value is left."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     rest = iter(parts)
+    marks = Marks.of([numbers_of(wanted)]) if pa.types.is_integer(wanted.type) else None
+    if marks is not None:
+        while marks.marks.any() and (part := next(rest, None)) is not None:
+            marks.take_out(numbers_of(part.drop_null()))
+        return pa.array(marks.numbers).cast(wanted.type)
     while len(wanted) and (part := next(rest, None)) is not None:
         wanted = wanted.filter(pc.invert(pc.is_in(wanted, value_set=pc.unique(part))))
     return wanted

@@ -5,7 +5,6 @@ from icefield.plan.decide import Range as Range
 from icefield.plan.decide import Step as Step
 from icefield.plan.decide import Wishes as Wishes
 from icefield.plan.decide import decide as decide
-from icefield.plan.decide import is_read_by_all as is_read_by_all
 from icefield.plan.decide import read_by_all as read_by_all
 from icefield.plan.plan import Plan as Plan
 from icefield.plan.plan import make_plan as make_plan

@@ -214,21 +214,11 @@ def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, Tabl
     return "" if consumed.number >= now.changes else f"what {edge.table} changed since is no longer told"
 
 
-def is_read_by_all(table: TableState, followers: Iterable[TableState]) -> bool:
-    """Whether nobody will ask what a table told: its followers have read all of it, or rebuild anyway."""
-    return all(number == table.version.number for number in _read(table, followers))
-
-
 def read_by_all(table: TableState, followers: Iterable[TableState]) -> int:
-    """The number up to which nobody needs what a table told."""
-    since = table.changes or 0
-    return max(since, min(_read(table, followers), default=since))
-
-
-def _read(table: TableState, followers: Iterable[TableState]) -> list[int]:
-    """Where those stand who go on following a table."""
-    seen = [state.inputs[table.name] for state in followers if table.name in state.inputs]
-    return [one.number for one in seen if one.epoch == table.version.epoch]
+    """The number up to which nobody needs what a table told: its followers have read that, or rebuild anyway."""
+    read = [state.inputs[table.name] for state in followers if table.name in state.inputs]
+    following = [one.number for one in read if one.epoch == table.version.epoch and one.number >= (table.changes or 0)]
+    return min(following, default=table.version.number)
 
 
 def _only_appends(now: TableState, start: int | None) -> bool:

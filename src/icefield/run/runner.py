@@ -167,7 +167,7 @@ class Run:
                 readers.shutdown(cancel_futures=True)
         with self._phase("audit"):
             self._audit(across)
-            stage.keep_changes(self.staged, self.states)
+            self._keep_changes(stage)
             self.replayed = self.replaying.tell(stage.tables, self.staged)
             self.traffic = self._traffic(stage)
         with self._phase("publish"), tidying("It was about to publish: `icefield ls` tells whether it did."):
@@ -274,6 +274,15 @@ class Run:
             self._look_across(across)
         across.remember()
         failpoint("audit.after")
+
+    def _keep_changes(self, stage: Stage) -> None:
+        """Keeps what tables changed, for whoever follows them and has not read it in this run."""
+        for name, staged in self.staged.items():
+            try:
+                stage.keep_change(staged, self.states)
+            except BaseException as error:
+                location = str(self.project.graph[name].location)
+                raise as_users_error(error, name, location, self._log(), self.project.root) from error
 
     def _look_across(self, across: Across) -> None:
         left = across.open()
