@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 HEAD = """
 from pyspark.sql import functions as F
 from icefield import (
-    accumulate, append, by_key, expect, expect_table, files, full, lookup, ref, references, table, unique
+    accumulate, append, by_key, expect, expect_table, files, full, lookup, reconciles, ref, references, table, unique
 )
 
 ORDERS = "id BIGINT, customer STRING, amount DECIMAL(10,2), at TIMESTAMP"
@@ -668,7 +668,10 @@ def delete(project: TinyProject, table: str, condition: str) -> None:
 
 
 VISITS = """
-@table("silver.visits", refresh=accumulate("customer", "id", n="count", amount="sum", last="max"))
+EVERY = reconciles("every order is in a visit", {"silver.visits": "sum(n)", "bronze.orders": "count(*)"})
+
+
+@table("silver.visits", refresh=accumulate("customer", "id", n="count", amount="sum", last="max"), checks=[EVERY])
 def visits(orders):
     measures = [F.count("*").alias("n"), F.sum("amount").alias("amount"), F.max("at").alias("last")]
     return orders.groupBy("customer", "id").agg(*measures)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from icefield.engine.scratch import Stored
     from icefield.engine.tables import Tables
     from icefield.plan import Range
 
@@ -56,9 +55,9 @@ def change_of(tables: Tables, table: str, wanted: Range, volatile: Sequence[str]
 def _told(tables: Tables, table: str, after: int, until: int, volatile: Sequence[str]) -> DataFrame:
     now = tables.told.get(table)  # the last one, if it is of this run
     if until == after + 1 and now is not None:
-        return now.frame.drop(NUMBER)
+        return now.drop(NUMBER)
     rows = tables.before(changes_of(table))
-    rows = rows if now is None else rows.unionByName(now.frame)
+    rows = rows if now is None else rows.unionByName(now)
     told = rows.where((F.col(NUMBER) > after) & (F.col(NUMBER) <= until)).drop(NUMBER)
     return told if until == after + 1 else net(told, volatile)
 
@@ -68,13 +67,13 @@ def numbered(change: DataFrame, number: int) -> DataFrame:
     return change.withColumn(NUMBER, F.lit(number).cast("bigint"))
 
 
-def keep(tables: Tables, table: str, change: Stored) -> str:
+def keep(tables: Tables, table: str, change: DataFrame) -> str:
     """Writes what a table changed into the table beside it, for later runs; its name."""
     name = changes_of(table)
     comment = f"What runs removed from {table} and added to it, where not all who follow it have read that."
     # Columns only change with a rebuild, and whoever follows has rebuilt since then, too: nobody needs what was told.
-    tables.ready(name, change.frame.schema, None, comment, remake=True)
-    tables.append_stored(name, change)
+    tables.ready(name, change.schema, None, comment, remake=True)
+    tables.append(name, change)
     return name
 
 

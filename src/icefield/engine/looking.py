@@ -20,7 +20,7 @@ def look(tables: Tables, now: TableState, before: TableState | None, staged: Sta
     whole = tables.read(now.name, now.version.snapshot)
     moves = None if before is None or before.meddled else _moves(tables, whole, now, before, staged)
     amounts = Amounts(whole)
-    if before is not None and moves is not None and not _has_replaced(now, before, staged):
+    if before is not None and moves is not None and moves.appended:
         amounts = Amounts(whole, before.amounts, moves.came.frame)
     return Seen(
         whole,
@@ -40,12 +40,9 @@ def _moves(
     if start is None or end is None:
         return None
     if start == end:
-        return Moves(before.version, Seen(whole.limit(0), 0))
+        return Moves(before.version, Seen(whole.limit(0), 0), appended=True)
     if staged is not None and staged.step.action == "append":
-        return Moves(before.version, Seen(tables.read_between(now.name, start, end), now.rows - before.rows))
+        count = now.rows - before.rows
+        read = tables.columns_between(now.name, start, end, count)
+        return Moves(before.version, Seen(tables.read_between(now.name, start, end), count, read), appended=True)
     return None if staged is None else staged.moves
-
-
-def _has_replaced(now: TableState, before: TableState, staged: Staged | None) -> bool:
-    """Whether rows may have gone."""
-    return now.version.snapshot != before.version.snapshot and (staged is None or staged.step.action != "append")

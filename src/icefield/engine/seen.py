@@ -75,6 +75,8 @@ class Moves:
     came: Seen
     #: Gives columns of the rows that went; None: none did.
     went: Callable[[list[str]], pa.Table] | None = None
+    #: Rows were only appended, and `came` has no others.
+    appended: bool = False
 
 
 def are_plain(schema: StructType, names: Sequence[str]) -> bool:

@@ -327,7 +327,7 @@ class Stage:
         stored = store(change, self.scratch(node) / "difference")
         if stored.count() > max(state.rows, self._counts(node.name)[0]):  # a changed row is told twice: old and new
             return False
-        self.tables.told[node.name] = stored
+        self.tables.told[node.name] = stored.frame
         return True
 
     def _is_same(self, node: Node, step: Step, state: TableState, added: int, removed: int) -> bool:

@@ -15,6 +15,7 @@ from icefield.lake import metadata as meta
 from icefield.lake.rows import (
     append_rows,
     can_be_written,
+    columns_added,
     columns_of,
     distinct_values,
     overwrite_rows,
@@ -79,7 +80,7 @@ class Tables:
         self.spark = spark
         self.branch = branch
         #: What tables that others follow removed and added in this run.
-        self.told: dict[str, Stored] = {}
+        self.told: dict[str, DataFrame] = {}
 
     def qualified(self, table: str) -> str:
         """The name by which Spark knows a table of the branch."""
@@ -99,7 +100,16 @@ class Tables:
 
     def staged(self, table: str) -> DataFrame:
         """All rows that a table has on the branch now."""
-        return self.read(table, _snapshot(self.branch.staged_metadata(table)))
+        return self.read(table, self.snapshot(table))
+
+    def snapshot(self, table: str) -> int | None:
+        """The version that a table has on the branch now."""
+        return _snapshot(self.branch.staged_metadata(table))
+
+    def count(self, table: str) -> int:
+        """How many rows a table has on the branch now."""
+        metadata = self.branch.staged_metadata(table)
+        return 0 if metadata is None else meta.total_records(metadata)
 
     def read_between(self, table: str, start: int, end: int) -> DataFrame:
         """The rows appended after one version, up to another; the plan made sure that only appends lie there."""
@@ -225,6 +235,10 @@ class Tables:
         """What reads columns of a version into memory, or gives None where PyIceberg cannot."""
         return partial(self._columns, table, snapshot)
 
+    def columns_between(self, table: str, start: int, end: int, count: int) -> Callable[[list[str]], pa.Table | None]:
+        """What reads columns of the rows that `read_between` gives, so many, into memory, or gives None."""
+        return partial(self._added, table, start, end, count)
+
     def missing_at(self, table: str, snapshot: int | None) -> Callable[[str, pa.Array], pa.Array | None]:
         """What tells which of some different values a column of a version does not have, or gives None."""
         return partial(self._missing, table, snapshot)
@@ -235,6 +249,10 @@ class Tables:
 
     def _columns(self, table: str, snapshot: int | None, names: list[str]) -> pa.Table | None:
         return columns_of(self.branch, table, snapshot, names) if self.can_read(table, snapshot) else None
+
+    def _added(self, table: str, start: int, end: int, count: int, names: list[str]) -> pa.Table | None:
+        readable = self.can_read(table, start) and self.can_read(table, end)
+        return columns_added(self.branch, table, start, end, names, count) if readable else None
 
     def can_read(self, table: str, snapshot: int | None) -> bool:
         """Whether PyIceberg can read a version: it knows no deletes by value, which Flink writes."""

@@ -157,6 +157,8 @@ class _Update:
             return Updated(added=0, removed=0, split=Split(good=nothing), tables=(node.name,), keys=0, moves=moves)
         split = stage.split(node, self.step, self.state, found.output, None)
         after = visible(split.good)
+        if found.known == 0:
+            return self._add(found, split, self._as_stored(found.before, after))
         several = None  # rows of a key: where it may have some, all of them are written again
         if not isinstance(node.refresh, Accumulate):
             several = store(after, self.scratch / "fresh")
@@ -169,7 +171,7 @@ class _Update:
         added, removed = put(stage.tables, node, self.state.rows, change, several, self.scratch)
         written = [node.name, *self._write_measures(found), *self._write_quarantine(found.touched, split)]
         if node.name in stage.followed and (added or removed):
-            stage.tables.told[node.name] = change
+            stage.tables.told[node.name] = change.frame
         failpoint("stage.written", node.name)
         came = Seen(fresh.frame, added if several is None else several.count(), fresh.arrow)
         return Updated(
@@ -181,18 +183,39 @@ class _Update:
             moves=Moves(self.state.version, came, Went(change).arrow if removed else None),
         )
 
+    def _add(self, found: _Found, split: Split, rows: DataFrame) -> Updated:
+        """All keys are new: their rows are written once, and read from the table by whoever asks what came."""
+        name, tables = self.node.name, self.stage.tables
+        failpoint("stage.before-write", name)
+        tables.append(name, rows)
+        start, end = self.state.version.snapshot, tables.snapshot(name)
+        assert start is not None
+        assert end is not None
+        written = (name, *self._write_quarantine(found.touched, split))
+        added = tables.count(name) - self.state.rows
+        came = Seen(tables.read_between(name, start, end), added, tables.columns_between(name, start, end, added))
+        if name in self.stage.followed and added:
+            tables.told[name] = self._numbered(came.frame.withColumn(CHANGE, F.lit(ADDED)))
+        failpoint("stage.written", name)
+        moves = Moves(self.state.version, came, appended=True)
+        return Updated(added=added, removed=0, split=split, tables=written, keys=found.touched.count, moves=moves)
+
     def _difference(self, before: DataFrame, after: DataFrame, known: int | None) -> Stored:
         """What goes and what comes, once equal pairs have cancelled; evaluated once."""
-        require_same_columns(self.node, before.schema, after.schema)
-        # Whoever follows is to see the types that are stored: Iceberg has no smaller integer than INT.
-        after = after.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in before.schema))
-        if known == 0:
-            change = after.withColumn(CHANGE, F.lit(ADDED))
-        elif known is not None:
+        after = self._as_stored(before, after)
+        if known is not None:
             change = difference_of_pairs(before, after, self.node.keys, self.node.volatile)
         else:
             change = difference(before, after, self.node.volatile)
-        return store(numbered(change, self.state.version.number + 1), self.scratch / "difference")
+        return store(self._numbered(change), self.scratch / "difference")
+
+    def _numbered(self, change: DataFrame) -> DataFrame:
+        return numbered(change, self.state.version.number + 1)
+
+    def _as_stored(self, before: DataFrame, after: DataFrame) -> DataFrame:
+        """New rows in the types that are stored: Iceberg has no smaller integer than INT."""
+        require_same_columns(self.node, before.schema, after.schema)
+        return after.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in before.schema))
 
     @property
     def _published(self) -> DataFrame:

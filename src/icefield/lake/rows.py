@@ -137,6 +137,25 @@ def columns_of(branch: Branch, table: str, snapshot: int | None, columns: Sequen
         return found.scan(snapshot_id=snapshot, selected_fields=tuple(columns)).to_arrow().select(list(columns))
 
 
+def columns_added(
+    branch: Branch, table: str, start: int, end: int, columns: Sequence[str], count: int
+) -> pa.Table | None:
+    """Some columns of the `count` rows that were appended between two snapshots.
+
+    None where other files than theirs have come, too: a compaction writes old rows anew.
+    """
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    with _opened(branch, table) as found:
+        old = {task.file.file_path for task in found.scan(snapshot_id=start).plan_files()}
+        scan = found.scan(snapshot_id=end, selected_fields=tuple(columns))
+        new = [task for task in scan.plan_files() if task.file.file_path not in old]
+        if any(task.delete_files for task in new) or sum(task.file.record_count for task in new) != count:
+            return None
+        arrow = ArrowScan(found.metadata, found.io, scan.projection(), scan.row_filter, scan.case_sensitive)
+        return arrow.to_table(new).select(list(columns))
+
+
 def can_be_written(rows: pa.Table) -> bool:
     """Whether PyIceberg can write rows: it tells the least and greatest of a column, and Python's years end at 9999."""
     import pyarrow as pa
