@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from icefield import Lake
-from icefield.engine.session import add_catalog, start_session
+from icefield.engine.session import start_session
 from icefield.lake.catalog import LAKE
 from projects import TinyProject, order, tiny
 
@@ -39,22 +42,22 @@ def delete_by_value(project: TinyProject, table: str, column: str, value: str) -
     """Writes a file that says: all rows of this value are gone."""
     lake = project.lake
     spark = start_session(app="icefield tiny", conf=CONF, log=project.root / "spark.log")
-    spark._jsparkSession.sessionState().catalogManager().reset()  # it keeps a catalog under its name
-    add_catalog(spark, LAKE, uri=str(lake.catalog.path), warehouse=str(lake.warehouse))
     java: Any = spark._jvm
     iceberg = java.org.apache.iceberg
-    found = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{LAKE}.{table}")
+    where = {"uri": f"jdbc:sqlite:{lake.catalog.path}", "warehouse": str(lake.warehouse), "jdbc.schema-version": "V1"}
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    catalog = iceberg.CatalogUtil.loadCatalog("org.apache.iceberg.jdbc.JdbcCatalog", LAKE, where, hadoop)
+    found = catalog.loadTable(iceberg.catalog.TableIdentifier.parse(table))
+    field = found.schema().findField(column).fieldId()
+    path = lake.warehouse / f"gone-{uuid4()}.parquet"
+    schema = pa.schema([pa.field(column, pa.string(), metadata={"PARQUET:field_id": str(field)})])
+    pq.write_table(pa.table({column: [value]}, schema=schema), path)
     fields = spark.sparkContext._gateway.new_array(java.int, 1)
-    fields[0] = found.schema().findField(column).fieldId()
-    schema = found.schema().select([column])
-    factory = iceberg.data.GenericAppenderFactory(found.schema(), found.spec(), fields, schema, None)
-    place = iceberg.io.OutputFileFactory.builderFor(found, 1, 1).build().newOutputFile()
-    writer = factory.newEqDeleteWriter(place, iceberg.FileFormat.PARQUET, None)
-    gone = iceberg.data.GenericRecord.create(schema)
-    gone.setField(column, value)
-    writer.write(gone)
-    writer.close()
-    found.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+    fields[0] = field
+    gone = iceberg.FileMetadata.deleteFileBuilder(found.spec()).ofEqualityDeletes(fields).withPath(str(path))
+    gone = gone.withFormat("parquet").withFileSizeInBytes(path.stat().st_size).withRecordCount(1).build()
+    found.newRowDelta().addDeletes(gone).commit()
+    catalog.close()
 
 
 def built(root: Path, source: str) -> TinyProject:
@@ -75,9 +78,8 @@ def test_what_arrives_is_compared_with_the_rows_that_are_left(tmp_path: Path) ->
     project.land("2.csv", [order(2, "eve"), order(3, "eve"), order(5)])
     result = project.run()
     assert result.status == "published", result.error
-    spark = start_session(app="icefield tiny", conf=CONF, log=project.root / "spark.log")
-    rows = spark.table(f"{LAKE}.bronze.orders").select("id", "customer").collect()
-    assert sorted(map(tuple, rows)) == [(1, "ann"), (2, "eve"), (3, "carl"), (4, "dora"), (5, "ann")]
+    rows = project.ask("SELECT id, customer FROM bronze.orders ORDER BY id")
+    assert rows == [(1, "ann"), (2, "eve"), (3, "carl"), (4, "dora"), (5, "ann")]
 
 
 def test_a_promise_is_tried_on_the_rows_that_are_left(tmp_path: Path) -> None:
