@@ -22,6 +22,7 @@ from icefield.errors import (
     PromiseBroken,
     UnknownColumn,
 )
+from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE
 from icefield.lake.embedded import RECORDER
 from projects import TinyProject, order, tiny
@@ -712,6 +713,62 @@ def test_many_keys_are_joined_with_those_that_are_there(
     assert joined == ["silver.visits"] * 2 + ["gold.customers"], "visits that are all new are joined with nothing"
     told = "SELECT _icefield_change, n::INT FROM silver.visits__changes WHERE id = 2 ORDER BY ALL"  # all are kept
     assert project.ask(told) == [("added", 2), ("added", 3), ("removed", 1), ("removed", 2)]
+
+
+GUESSED = """
+@table("silver.named", refresh=append())
+def named(orders):
+    return orders.select("id", F.col("customer").alias("who came"), "amount")
+
+
+@table("silver.visits", refresh=accumulate("who came", "id", n="count", amount="sum"), {more}
+       checks=[unique("id"), expect_table("all", "sum(n) > 0")])
+def visits(named):
+    return named.groupBy("who came", "id").agg(F.count("*").alias("n"), F.sum("amount").alias("amount"))
+
+
+@table("gold.amounts", refresh=by_key("who came"))
+def amounts(visits):
+    return visits.groupBy("who came").agg(F.sum("amount").alias("amount"))
+"""
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    ("more", "telling"), [("", 0), ("partitioned_by=['id'],", 100)], ids=["spans of keys", "partitioned, keys listed"]
+)
+def test_keys_that_are_believed_to_be_new_are_written_at_once_and_taken_back_if_one_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, telling: int
+) -> None:
+    monkeypatch.setattr(renewal, "MANY", 0)
+    monkeypatch.setattr(renewal, "_MORE", 0)
+    monkeypatch.setattr(keyed, "SMALL", 0)
+    monkeypatch.setattr(keyed, "_TELLING", telling)
+    believed: list[bool] = []
+    real = update._Update.add_new
+
+    def add_new(self: update._Update) -> update.Updated | None:
+        found = real(self)
+        believed.append(found is not None)
+        return found
+
+    monkeypatch.setattr(update._Update, "add_new", add_new)
+    project = project_of(tmp_path, GUESSED.format(more=more), order(1, "ann"), order(2, "bob"))
+    project.run()
+    arrivals = [[(3, "ann")], [(4, ""), (5, "zoe")], [(6, "eve"), (5, "zoe")], [(7, "eve")], [(4, "")], [(0, "al")]]
+    for number, lines in enumerate(arrivals, 2):
+        project.land(f"{number}.csv", [order(n, who, f"{number}.25") for n, who in lines])
+        result = project.run()
+        assert outcome(result, "silver.visits").action == "update"
+        require_exact(project, "silver.visits", "gold.amounts")
+        catalog = opened(project)
+        known = {
+            meta.local_path(task.file.file_path) for task in catalog.load_table("silver.visits").scan().plan_files()
+        }
+        catalog.close()
+        files = [f for f in project.files_of(result.run) if f.suffix == ".parquet" and "visits/data" in str(f)]
+        assert {file for file in files if "deletes" not in file.name} <= known, "what was taken back is gone"
+    assert believed == [False, True, False, False, False, False]
 
 
 LONG = """

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampNTZType
+from pyspark.sql.types import DateType, IntegralType, StringType, TimestampNTZType
 
 from icefield.declare import Keyed
 from icefield.engine.repeats import SMALL, key_codes, small
@@ -66,8 +66,9 @@ class KeySet:
 
     def likely(self, rows: DataFrame) -> DataFrame:
         """The rows whose key is one of these and, where there are many, hardly any others: those with such a hash."""
-        sieved = self._sieved(rows, {name: quoted(name) for name in self.names})
-        return self.restrict(rows) if sieved is rows else sieved
+        own = {name: quoted(name) for name in self.names}
+        sieved = self._sieved(rows, own)
+        return self.restrict(rows) if sieved is rows else self._pruned(sieved, own)[0]
 
     def _sieved(self, rows: DataFrame, expressions: Mapping[str, str]) -> DataFrame:
         """Where there are many keys, and yet not all: only rows whose hash one of them has go through the shuffle."""
@@ -134,8 +135,10 @@ class KeySet:
         """
         known = {quoted(name): name for name in rows.columns}
         plain = {name: known[text] for name, text in expressions.items() if text in known}
-        if not plain or self.count > _TELLING:
+        if not plain:
             return rows, False
+        if self.count > _TELLING:
+            return self._spanned(rows, plain), False
         values = self.stored.arrow(list(plain))
         listed = []
         for name, column in plain.items():
@@ -143,6 +146,15 @@ class KeySet:
                 rows = rows.where(told.column)
                 listed.append(told.exact)
         return rows, len(self.names) == 1 and listed == [True]
+
+    def _spanned(self, rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+        """The rows between the least and the greatest of many keys."""
+        for name, column in columns.items():
+            kinds = rows.schema[column].dataType, self.stored.frame.schema[name].dataType
+            if kinds[0] == kinds[1] and isinstance(kinds[0], IntegralType | DateType | StringType):
+                span = self.stored.span(name)
+                rows = rows if span is None else rows.where(F.col(quoted(column)).between(*map(F.lit, span)))
+        return rows
 
 
 def _literal(value: Any, kind: DataType) -> Column:

@@ -97,16 +97,30 @@ class Renewal:
 
     def delta(self, like: StructType) -> Stored:
         """The function of what came and of what went: keys, measures, and which of the two it is."""
-        changes = {
-            edge.parameter: self._change(edge.table)
-            for edge in self.node.edges
-            if edge.table is not None and not edge.lookup
-        }
+        changes = self._changes()
         sides = {ADDED: {name: change.added for name, change in changes.items()}}
         if any(change.removed is not None for change in changes.values()):
             sides[REMOVED] = {name: change.removed for name, change in changes.items()}
         measured = [self.measured(rows, like).withColumn(_SIDE, F.lit(side)) for side, rows in sides.items()]
         return store(reduce(lambda a, b: a.unionByName(b), measured), self.scratch / "delta")
+
+    def added_many(self) -> bool:
+        """Whether the last update had new keys alone, and many of them."""
+        return self.tables.last_appended(self.node.name) > MANY
+
+    def came(self, like: StructType) -> DataFrame | None:
+        """The measures of what came; None where rows went, too."""
+        changes = self._changes()
+        if any(change.removed is not None for change in changes.values()):
+            return None
+        return self.measured({name: change.added for name, change in changes.items()}, like)
+
+    def _changes(self) -> dict[str, Change]:
+        return {
+            edge.parameter: self._change(edge.table)
+            for edge in self.node.edges
+            if edge.table is not None and not edge.lookup
+        }
 
     def measured(self, rows: Mapping[str, DataFrame | None], like: StructType) -> DataFrame:
         """The measures of some rows of the inputs."""
@@ -151,7 +165,7 @@ class Renewal:
         joined = delta.count > MANY and is_sure() and _adds_up(self.node, like) and not _removes(delta)
         if not joined:
             return self._merged(delta.stored.frame, delta.restrict(stored), like)
-        old = store(self._known(delta, stored, total), self.scratch / "old")
+        old = self.old_rows(delta, stored, total)
         count = old.count()
         if KeySet(self.node.keys, old, count).distinct() < count:  # someone else's rows, which were accepted
             return self._merged(delta.stored.frame, old.frame, like)
@@ -160,8 +174,11 @@ class Renewal:
         known = sent(old.frame, count)
         return Merged(known, with_added(self.node, delta.stored.frame, known, like), known=count)
 
+    def old_rows(self, delta: KeySet, stored: DataFrame, total: int) -> Stored:
+        """The stored rows, of so many, of keys that came."""
+        return store(self._known(delta, stored, total), self.scratch / "old")
+
     def _known(self, delta: KeySet, stored: DataFrame, total: int) -> DataFrame:
-        """The stored rows of keys that came; a few of other keys do no harm, since keys that came are looked up."""
         if total <= _MORE * delta.count:
             return delta.restrict(stored)
         names = [quoted(key) for key in self.node.keys]

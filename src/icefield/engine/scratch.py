@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,8 +42,31 @@ class Folder:
                 for batch in opened.iter_batches(_BATCH, columns=columns):
                     yield pa.Table.from_batches([batch])
 
+    def span(self, column: str) -> tuple[Any, Any] | None:
+        """Between which two values a column of whole numbers, days or text lies, from the files' footers.
+
+        None where they do not tell, or some values are NULL.
+        """
+        told = [part for file in self._files() for part in _statistics(pq.read_metadata(file), column)]
+        if not told or any(part is None or part.null_count != 0 or not part.has_min_max for part in told):
+            return None
+        try:
+            spans = [(part.min, part.max) for part in told if part is not None]
+        except (OverflowError, ValueError):  # Python has no year after 9999
+            return None
+        return min(least for least, _ in spans), max(greatest for _, greatest in spans)
+
     def _files(self) -> list[Path]:
-        return sorted(self.place.glob("*.parquet"))
+        return sorted(self.place.rglob("*.parquet"))
+
+
+def _statistics(footer: pq.FileMetaData, column: str) -> list[pq.Statistics | None]:
+    """Of each group of rows."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    columns = [[group.column(place) for place in range(footer.num_columns)] for group in groups if group.num_rows]
+    # A path with a dot may be that of a column inside another one.
+    found = [next((one for one in of if one.path_in_schema == column and "." not in column), None) for of in columns]
+    return [None if one is None else one.statistics for one in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from icefield.engine.scratch import Stored
 from icefield.errors import SchemaChanged
 from icefield.lake import metadata as meta
 from icefield.lake.rows import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
     from icefield.engine.keyed import KeySet
-    from icefield.engine.scratch import Stored
     from icefield.graph import Node
     from icefield.lake.branch import Branch
     from icefield.lake.metadata import Metadata
@@ -71,6 +71,23 @@ class Published:
     def among(self, column: str, spans: Sequence[tuple[int, int]], wanted: Callable[[], NDArray[np.int64]]) -> pa.Table:
         """Which of some whole numbers a column has: those that lie in the spans, and that `wanted` gives, sorted."""
         return values_among(self.tables.branch, self.table, self.snapshot, column, spans, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended(Stored):
+    """Rows that a run has appended to a table, in the table's own files."""
+
+    read: Callable[[int, list[str]], pa.Table | None]
+
+    def known(self, columns: list[str]) -> pa.Table | None:
+        """Some columns in memory, if that takes no query."""
+        return self.read(self.count(), columns)
+
+    def arrow(self, columns: list[str] | None = None) -> pa.Table:
+        """Columns in memory: by their numbers, since in a file of Iceberg's they may have other names."""
+        names = self.frame.columns if columns is None else columns
+        found = self.known(names)
+        return self.frame.select(*map(quoted, names)).toArrow() if found is None else found
 
 
 class Tables:
@@ -119,6 +136,18 @@ class Tables:
             .option("end-snapshot-id", str(end))
         )
         return reader.load(self.qualified(table))
+
+    def appended(self, table: str, start: int) -> Appended:
+        """The rows that this run has appended to a table since a version, when nothing else was written to it."""
+        end = self.snapshot(table)
+        assert end is not None
+        folder = self.branch.data_folder(table)
+        return Appended(folder, self.read_between(table, start, end), partial(self._added, table, start, end))
+
+    def last_appended(self, table: str) -> int:
+        """How many rows the last update added to a table as it was, if it did nothing else; 0: it did."""
+        metadata = self.branch.base_metadata(table)
+        return 0 if metadata is None else meta.appended_last(metadata)
 
     def create(
         self, table: str, schema: StructType, node: Node | None, comment: str = "", *, replace: bool = False

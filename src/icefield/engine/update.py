@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from icefield.engine.renewal import Merged, Renewal
     from icefield.engine.stage import Stage
+    from icefield.engine.tables import Appended
     from icefield.graph import Node
     from icefield.graph.state import TableState
     from icefield.plan import Step
@@ -77,7 +78,12 @@ class MostChanged:
 def update(stage: Stage, node: Node, step: Step, state: TableState) -> Updated | MostChanged:
     """Finds the keys that the inputs' changes touch, and puts their new rows in place of the old ones."""
     work = _Update(stage, node, step, state)
-    found = work.merge() if isinstance(node.refresh, Accumulate) else work.compute()
+    if not isinstance(node.refresh, Accumulate):
+        found = work.compute()
+    elif (added := work.add_new()) is not None:
+        return added
+    else:
+        found = work.merge()
     return found if isinstance(found, MostChanged) else work.write(found)
 
 
@@ -116,6 +122,27 @@ class _Update:
         before = touched.restrict(self._published)
         return _Found(touched=touched, before=before, output=self.renewal.again(touched))
 
+    def add_new(self) -> Updated | None:
+        """accumulate: what came, written at once where the last update had new keys alone, and many of them.
+
+        If one was known after all, that is taken back: None.
+        """
+        name, tables = self.node.name, self.stage.tables
+        if name in self.stage.apart or not self.renewal.added_many() or not self.stage.is_proven(self.node):
+            return None
+        came = self.renewal.came(self.stage.measures[name])
+        if came is None:
+            return None
+        tables.branch.prepare(name)
+        output = self._finish(came)
+        split = self.stage.split(self.node, self.step, self.state, output, None)
+        added = self._append(self._as_stored(self._published, visible(split.good)))
+        touched = KeySet(self.node.keys, added, added.count())
+        if not touched.count or self.renewal.old_rows(touched, self._published, self.state.rows).count():
+            tables.branch.prepare(name)
+            return None
+        return self._added(touched, split, added)
+
     def merge(self) -> _Found | MostChanged:
         """accumulate: measures of what came and went, merged into the stored ones; its cost is that of the change.
 
@@ -126,19 +153,22 @@ class _Update:
         touched = KeySet(self.node.keys, delta, delta.count())
         if touched.count and not self.state.rows:
             return MostChanged(touched=touched.count, keys=0)
-        finish: Finish = self.stage.finishes.get(name, lambda rows: rows)
         if name not in self.stage.apart:
             proven = partial(self.stage.is_proven, self.node)
             found = self.renewal.merged(touched, self._published, self.state.rows, like, proven)
             self._try(found, like)
-            return _Found(touched=touched, before=found.before, output=finish(found.measures), known=found.known)
+            return _Found(touched=touched, before=found.before, output=self._finish(found.measures), known=found.known)
         beside = self.stage.tables.before(measures_of(name))
         # never joined: both tables are written by key
         found = self.renewal.merged(touched, beside, self.state.rows, like, lambda: False)
         self._try(found, like)
         measures = store(found.measures, self.scratch / "measures")
         before = touched.restrict(self._published)
-        return _Found(touched=touched, before=before, output=finish(measures.frame), measures=measures)
+        return _Found(touched=touched, before=before, output=self._finish(measures.frame), measures=measures)
+
+    def _finish(self, measures: DataFrame) -> DataFrame:
+        finish: Finish = self.stage.finishes.get(self.node.name, lambda rows: rows)
+        return finish(measures)
 
     def _try(self, found: Merged, like: StructType) -> None:
         """As long as it costs little, what is not proven is tried whenever rows come to keys that are there."""
@@ -158,7 +188,7 @@ class _Update:
         split = stage.split(node, self.step, self.state, found.output, None)
         after = visible(split.good)
         if found.known == 0:
-            return self._add(found, split, self._as_stored(found.before, after))
+            return self._added(found.touched, split, self._append(self._as_stored(found.before, after)))
         several = None  # rows of a key: where it may have some, all of them are written again
         if not isinstance(node.refresh, Accumulate):
             several = store(after, self.scratch / "fresh")
@@ -183,22 +213,23 @@ class _Update:
             moves=Moves(self.state.version, came, Went(change).arrow if removed else None),
         )
 
-    def _add(self, found: _Found, split: Split, rows: DataFrame) -> Updated:
-        """All keys are new: their rows are written once, and read from the table by whoever asks what came."""
+    def _append(self, rows: DataFrame) -> Appended:
+        """Writes rows of new keys, once: they are read from the table by whoever asks what came."""
+        failpoint("stage.before-write", self.node.name)
+        self.stage.tables.append(self.node.name, rows)
+        assert self.state.version.snapshot is not None
+        return self.stage.tables.appended(self.node.name, self.state.version.snapshot)
+
+    def _added(self, touched: KeySet, split: Split, came: Appended) -> Updated:
+        """All keys are new."""
         name, tables = self.node.name, self.stage.tables
-        failpoint("stage.before-write", name)
-        tables.append(name, rows)
-        start, end = self.state.version.snapshot, tables.snapshot(name)
-        assert start is not None
-        assert end is not None
-        written = (name, *self._write_quarantine(found.touched, split))
-        added = tables.count(name) - self.state.rows
-        came = Seen(tables.read_between(name, start, end), added, tables.columns_between(name, start, end, added))
-        if name in self.stage.followed and added:
+        written = (name, *self._write_quarantine(touched, split))
+        count = came.count()
+        if name in self.stage.followed and count:
             tables.told[name] = self._numbered(came.frame.withColumn(CHANGE, F.lit(ADDED)))
         failpoint("stage.written", name)
-        moves = Moves(self.state.version, came, appended=True)
-        return Updated(added=added, removed=0, split=split, tables=written, keys=found.touched.count, moves=moves)
+        moves = Moves(self.state.version, Seen(came.frame, count, came.known), appended=True)
+        return Updated(added=count, removed=0, split=split, tables=written, keys=touched.count, moves=moves)
 
     def _difference(self, before: DataFrame, after: DataFrame, known: int | None) -> Stored:
         """What goes and what comes, once equal pairs have cancelled; evaluated once."""

@@ -131,6 +131,16 @@ def records_in(summary: Metadata) -> int:
     return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
 
 
+def appended_last(metadata: Metadata) -> int:
+    """How many rows the last run added to those of the one before; 0 where there is none, or it did more than that."""
+    last = current_snapshot(metadata)
+    before = None if last is None else snapshot(metadata, last.get("parent-snapshot-id"))
+    if last is None or before is None or last["summary"].get("operation") != "append":
+        return 0
+    folders = {one["manifest-list"].rpartition("/")[0] for one in (last, before)}  # each run has its own
+    return int(last["summary"].get("added-records", 0)) if len(folders) > 1 else 0
+
+
 def has_deletes(found: Metadata, kind: str = "delete-files") -> bool:
     """Whether a snapshot has delete files, or only those by value (`equality-deletes`), which PyIceberg cannot read."""
     return int(found["summary"].get(f"total-{kind}", 0)) > 0
