@@ -19,7 +19,7 @@ run: setup ## Build the e-commerce lakehouse, or take in what is new
 	@$(BIN)/icefield run -p $(ECOMMERCE)
 
 test: setup ## Run the whole test suite (JOBS=2 processes; ARGS="-k name" to choose)
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## Lint, formatting, types, import directions
 	@$(BIN)/ruff check .

@@ -13,10 +13,34 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 
+#: Folders whose tests take longest, so that no process is left with one of them in the end.
+FIRST = ("run", "faults", "engine")
+#: Folders whose modules use one session of icefield's after the other: a JVM that is warm takes half the time.
+SHARING = ("run", "engine")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {folder: place for place, folder in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path.parent.name, len(FIRST)))
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _no_spark_is_left_to_the_next_module() -> Iterator[None]:
+def _spark_is_left_only_to_modules_that_share_it(request: pytest.FixtureRequest) -> Iterator[None]:
     """Some modules start Spark through icefield and some by themselves, and a process can only have one of both."""
+    folder = request.path.parent.name
+    sharing = folder in SHARING and request.node.get_closest_marker("own_spark") is None
+    if not sharing or _left_by[0] != folder:
+        _stop_spark()
     yield
+    _left_by[0] = folder
+    if not sharing:
+        _stop_spark()
+
+
+_left_by = [""]
+
+
+def _stop_spark() -> None:
     if "pyspark" not in sys.modules:
         return
     from pyspark import SparkContext
