@@ -771,6 +771,46 @@ def test_keys_that_are_believed_to_be_new_are_written_at_once_and_taken_back_if_
     assert believed == [False, True, False, False, False, False]
 
 
+@pytest.mark.usefixtures("always")
+def test_rows_that_someone_has_written_in_another_format_are_told_to_those_who_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewal, "MANY", 0)
+    project = project_of(tmp_path, VISITS.replace(", checks=[EVERY]", ""), order(1, "ann"), order(2, "bob"))
+    project.run()
+    catalog = opened(project)
+    with catalog.load_table("silver.visits").transaction() as change:
+        change.set_properties({"write.format.default": "orc"})
+    catalog.close()
+    for number in (3, 4):
+        project.land(f"{number}.csv", [order(number, "eve")])
+        assert outcome(project.run(), "silver.visits").rows_added == 1
+        require_exact(project, "silver.visits", "gold.customers")
+
+
+DAYS = """
+@table("gold.days", refresh=by_key(day="DATE(at)"))
+def days(orders):
+    day = F.expr("DATE(at)").alias("day")
+    return orders.groupBy(day).agg(F.count("*").alias("n"), F.sum("amount").alias("amount"))
+"""
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("limits", [{}, {"_LISTED": 0}, {"_TELLING": 0}], ids=["listed", "spans", "spans of files"])
+def test_days_that_javas_calendar_does_not_have_are_keys_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    for name, value in limits.items():
+        monkeypatch.setattr(keyed, name, value)
+    old = [order(1, at="0001-01-01 10:00:00"), order(2, at="1582-10-10 10:00:00"), order(3)]
+    project = project_of(tmp_path, DAYS, *old)
+    project.run()
+    project.land("2.csv", [order(4, at="0001-01-01 11:00:00"), order(5, at="1582-10-10 11:00:00")])
+    assert outcome(project.run(), "gold.days").action == "update"
+    require_exact(project, "gold.days")
+
+
 LONG = """
 @table("gold.long", refresh=accumulate("customer", v="sum"), checks=[expect_table("all", "sum(v) > 0")])
 def long(orders):

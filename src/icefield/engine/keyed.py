@@ -153,21 +153,27 @@ class KeySet:
             kinds = rows.schema[column].dataType, self.stored.frame.schema[name].dataType
             if kinds[0] == kinds[1] and isinstance(kinds[0], IntegralType | DateType | StringType):
                 span = self.stored.span(name)
-                rows = rows if span is None else rows.where(F.col(quoted(column)).between(*map(F.lit, span)))
+                rows = rows if span is None else rows.where(_between(F.col(quoted(column)), *span))
         return rows
 
 
-def _literal(value: Any, kind: DataType) -> Column:
-    """A value for Spark; one of time as text, since Python would take it for a time of the machine's own zone."""
+def _literal(value: Any, kind: DataType | None = None) -> Column:
+    """A value for Spark; one of time as text: else it would be one of the machine's own zone, or of Java's calendar."""
     if isinstance(value, dt.datetime):
         at = value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
         told = at.replace(tzinfo=None).isoformat(" ", "microseconds")
         return F.expr(f"TIMESTAMP_NTZ '{told}'" if isinstance(kind, TimestampNTZType) else f"TIMESTAMP '{told}Z'")
+    if isinstance(value, dt.date):
+        return F.expr(f"DATE '{value.isoformat()}'")
     return F.lit(value)
 
 
 #: More keys than this are not looked at one by one: they are all over the place.
 _TELLING = 1_000_000
+
+
+def _between(column: Column, least: Any, greatest: Any) -> Column:
+    return column.between(_literal(least), _literal(greatest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +195,10 @@ def _condition(column: Column, values: pa.ChunkedArray) -> _Condition | None:
     listed = len(distinct) <= _LISTED
     try:
         if listed:
-            told = column.isin([value.as_py() for value in distinct])
+            told = column.isin([_literal(value.as_py()) for value in distinct])
         else:
             span = pc.min_max(distinct)
-            told = column.between(F.lit(span["min"].as_py()), F.lit(span["max"].as_py()))
+            told = _between(column, span["min"].as_py(), span["max"].as_py())
     except OverflowError:  # Python has no year after 9999
         return None
     return _Condition(told | column.isNull() if values.null_count else told, exact=listed)

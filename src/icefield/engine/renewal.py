@@ -175,7 +175,7 @@ class Renewal:
         return Merged(known, with_added(self.node, delta.stored.frame, known, like), known=count)
 
     def old_rows(self, delta: KeySet, stored: DataFrame, total: int) -> Stored:
-        """The stored rows, of so many, of keys that came."""
+        """The stored rows, of so many, of keys that came; those of other keys that have a hash of theirs do no harm."""
         return store(self._known(delta, stored, total), self.scratch / "old")
 
     def _known(self, delta: KeySet, stored: DataFrame, total: int) -> DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -345,7 +344,6 @@ class Stage:
         base, staged = branch.base_metadata(node.name), branch.staged_metadata(node.name)
         if base is not None and staged is not None and meta.has_same_columns(base, staged):
             branch.prepare(node.name)
-            shutil.rmtree(branch.lake.table_folder(node.name) / "data" / self.run, ignore_errors=True)
             self.tables.comment(node.name, node, node.comment)
 
     def _counts(self, table: str) -> tuple[int, int]:

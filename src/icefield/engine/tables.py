@@ -6,7 +6,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -77,17 +77,22 @@ class Published:
 class Appended(Stored):
     """Rows that a run has appended to a table, in the table's own files."""
 
-    read: Callable[[int, list[str]], pa.Table | None]
+    total: int
+    read: Callable[[list[str]], pa.Table | None]
 
-    def known(self, columns: list[str]) -> pa.Table | None:
-        """Some columns in memory, if that takes no query."""
-        return self.read(self.count(), columns)
+    def count(self) -> int:
+        """How many there are, as the table tells."""
+        return self.total
 
     def arrow(self, columns: list[str] | None = None) -> pa.Table:
         """Columns in memory: by their numbers, since in a file of Iceberg's they may have other names."""
         names = self.frame.columns if columns is None else columns
-        found = self.known(names)
+        found = self.read(names)
         return self.frame.select(*map(quoted, names)).toArrow() if found is None else found
+
+    def span(self, column: str) -> tuple[Any, Any] | None:
+        """None as well where not all of them are in files of the kind and at the place that are expected."""
+        return Stored.span(self, column) if Stored.count(self) == self.total else None
 
 
 class Tables:
@@ -139,10 +144,13 @@ class Tables:
 
     def appended(self, table: str, start: int) -> Appended:
         """The rows that this run has appended to a table since a version, when nothing else was written to it."""
-        end = self.snapshot(table)
-        assert end is not None
-        folder = self.branch.data_folder(table)
-        return Appended(folder, self.read_between(table, start, end), partial(self._added, table, start, end))
+        base, staged = self.branch.base_metadata(table), self.branch.staged_metadata(table)
+        assert base is not None
+        assert staged is not None
+        count = meta.total_records(staged) - meta.total_records(base)
+        place, end = meta.local_path(meta.data_path(staged)), staged["current-snapshot-id"]
+        read = self.columns_between(table, start, end, count)
+        return Appended(place, self.read_between(table, start, end), count, read)
 
     def last_appended(self, table: str) -> int:
         """How many rows the last update added to a table as it was, if it did nothing else; 0: it did."""

@@ -228,7 +228,7 @@ class _Update:
         if name in self.stage.followed and count:
             tables.told[name] = self._numbered(came.frame.withColumn(CHANGE, F.lit(ADDED)))
         failpoint("stage.written", name)
-        moves = Moves(self.state.version, Seen(came.frame, count, came.known), appended=True)
+        moves = Moves(self.state.version, Seen(came.frame, count, came.read), appended=True)
         return Updated(added=count, removed=0, split=split, tables=written, keys=touched.count, moves=moves)
 
     def _difference(self, before: DataFrame, after: DataFrame, known: int | None) -> Stored:

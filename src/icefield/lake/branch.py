@@ -86,11 +86,7 @@ class Branch:
     def own_properties(self, table: str) -> dict[str, str]:
         """Properties that send a new table's files to folders of this run."""
         folder = self.lake.table_folder(table)
-        return {meta.DATA_PATH: str(self.data_folder(table)), meta.METADATA_PATH: f"{folder}/metadata/{self.run}"}
-
-    def data_folder(self, table: str) -> Path:
-        """Where this run writes rows of a table."""
-        return self.lake.table_folder(table) / "data" / self.run
+        return {meta.DATA_PATH: f"{folder}/data/{self.run}", meta.METADATA_PATH: f"{folder}/metadata/{self.run}"}
 
     def prepare(self, table: str) -> None:
         """Before the first write to an existing table: from here on its files go to folders of this run.
@@ -100,10 +96,13 @@ class Branch:
         base = self.base_metadata(table)
         if base is None:
             return
-        shutil.rmtree(self.data_folder(table), ignore_errors=True)
+        prepared = meta.prepare(base, self.run)
         folder = self.lake.table_folder(table) / "metadata" / self.run
-        location = _write(folder / f"00000-{secrets.token_hex(8)}.metadata.json", meta.prepare(base, self.run))
+        location = _write(folder / f"00000-{secrets.token_hex(8)}.metadata.json", prepared)
         self.lake.catalog.point(self.name, table, location)
+        shutil.rmtree(meta.local_path(meta.data_path(prepared)), ignore_errors=True)
+        for manifest in folder.glob("*.avro"):
+            manifest.unlink(missing_ok=True)
 
     def forget(self, table: str) -> None:
         """Puts a table back to what it was when the branch was opened."""

@@ -260,6 +260,11 @@ def prepare(base: Metadata, run: str) -> Metadata:
     return {**base, "properties": properties, "snapshot-log": [], "metadata-log": [], "last-updated-ms": 0}
 
 
+def data_path(metadata: Metadata) -> str:
+    """Where rows of a table on a run's branch are written."""
+    return str(metadata["properties"][DATA_PATH])
+
+
 def finish(
     staged: Metadata, base: Metadata | None, base_location: str | None, *, timestamp_ms: int, properties: dict[str, str]
 ) -> Metadata:
