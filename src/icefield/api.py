@@ -112,7 +112,7 @@ class Lake:
         return verify_project(project, selected(project, select, exclude), deep=deep)
 
     def tables(self) -> tuple[str, ...]:
-        """The names of all tables that hold published rows: declared ones, their quarantines, and `ops.*`."""
+        """The names of all tables that hold published rows: declared ones, those beside them, and `ops.*`."""
         return tuple(self._read().pins)
 
     def table(self, name: str) -> LakeTable:

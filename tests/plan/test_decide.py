@@ -115,6 +115,7 @@ def test_files_that_changed_are_refused_taken_anew_or_left_as_the_author_said() 
     replacing, ignoring = graph("replace")["t.b"], graph("ignore")["t.b"]
     assert decide(replacing, state(replacing), {}, arrivals, NOTHING).reason == "a corrected"
     assert decide(ignoring, state(ignoring), {}, arrivals, NOTHING).action == "none"
+    assert decide(ignoring, state(ignoring), {}, replace(arrivals, new=(landed("b"),)), NOTHING).reason == "b arrived"
     with pytest.raises(FileChanged, match="other content"):
         decide(ignoring, state(ignoring), {}, arrivals, Wishes(full_refresh=True))
 

@@ -105,7 +105,7 @@ def _reads(step: Step) -> str:
     arrived = step.arrivals
     if arrived is not None:
         whole = step.action in ("build", "rebuild", "refresh")
-        files = arrived.landed if whole else (*arrived.new, *arrived.changed)
+        files = arrived.landed if whole else arrived.new
         return f"{plural(len(files), 'file')}, {size(sum(file.size for file in files))}"
     if step.action in ("append", "update"):
         kind = "new" if step.action == "append" else "changed"

@@ -20,18 +20,13 @@ from icefield.run.order import Order
 from icefield.run.runner import run_project
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table whose quarantine it is about.")]
-Where = Annotated[
-    str,
-    typer.Option(
-        "--where", metavar="SQL", help="Which waiting rows: Spark SQL over the table's columns, `reasons` and `line`."
-    ),
-]
+WHERE = "Which waiting rows: Spark SQL over the table's columns, `reasons` and `line`"
 
 
 def replay(
     table: Table,
     *,
-    where: Where = "true",
+    where: Annotated[str, typer.Option("--where", metavar="SQL", help=f"{WHERE}; only with --set.")] = "true",
     assign: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="COLUMN=SQL", help='A repair, such as "amount = abs(amount)"; may be repeated.'),
@@ -59,7 +54,7 @@ def discard(
     table: Table,
     *,
     reason: Annotated[str, typer.Option("--reason", help="Why they may be let go; it is kept with the decision.")],
-    where: Where = "true",
+    where: Annotated[str, typer.Option("--where", metavar="SQL", help=f"{WHERE}.")] = "true",
     as_json: Json = False,
     project: ProjectDir = HERE,
     profile: ProfileName = None,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: A table of fewer rows is written anew: mostly without a query, and nothing to compact.
 SMALL_TABLE = 100_000
-#: And one of up to ten times as many where every twentieth row goes: its deletes would be read again and again.
+#: And one of up to ten times as many where what goes and comes is a twentieth: its deletes would be read on and on.
 _TIMES, _MANY = 10, 20
 #: More partitions than this are not listed in one condition.
 _FEW_PARTITIONS = 500

@@ -253,7 +253,7 @@ class _Update:
         return self.stage.tables.read(self.node.name, self.state.version.snapshot)
 
     def _most(self, touched: KeySet) -> MostChanged | None:
-        """Whether most of the keys that the table will have changed; keys that are new are no reason to read all."""
+        """Whether most of the keys that the table will have are changed or new."""
         if not self.state.rows:
             return MostChanged(touched=touched.count, keys=0)
         keys = self._keys_now()

@@ -47,7 +47,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "rows_dropped": ("long", "rows let go because the author wrote drop, or a person discarded them"),
         "rows_total": ("long", "rows in the table afterwards"),
         "seconds": ("double", "time spent on the table"),
-        "epoch": ("long", "rebuilds so far"),
+        "epoch": ("long", "how often all of its rows were replaced"),
         "number": ("long", "publishes that changed rows so far"),
         "snapshot": ("long", "the Iceberg snapshot"),
         "fingerprint": ("string", "the code that made it"),

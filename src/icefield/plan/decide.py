@@ -89,7 +89,7 @@ def decide(
     moved = [name for name in node.inputs if not _stands_at(state, inputs[name])]
     if not isinstance(node.refresh, Append | Keyed):
         if moved or (arrivals is not None and (arrivals.new or arrivals.gone or _corrected(node, arrivals))):
-            due = _moved_reason(moved, arrivals)
+            due = _moved_reason(node, moved, arrivals)
             if arrivals is not None:
                 _require_files(node, arrivals, due)
             return _everything(node, "refresh", due, inputs, arrivals)
@@ -98,7 +98,11 @@ def decide(
         ranges = {name: _since(state, inputs[name]) for name in node.inputs}
         action: Action = "update" if node.keys else "append"
         return Step(
-            table=node.name, action=action, reason=_moved_reason(moved, arrivals), ranges=ranges, arrivals=arrivals
+            table=node.name,
+            action=action,
+            reason=_moved_reason(node, moved, arrivals),
+            ranges=ranges,
+            arrivals=arrivals,
         )
     return _rest(node, state, arrivals)
 
@@ -287,11 +291,11 @@ def _require_files(node: Node, arrivals: Arrivals, due: str, otherwise: str = ""
         )
 
 
-def _moved_reason(moved: list[str], arrivals: Arrivals | None) -> str:
+def _moved_reason(node: Node, moved: list[str], arrivals: Arrivals | None) -> str:
     told = []
     if arrivals is not None and arrivals.new:
         told.append(f"{_files(arrivals.new)} arrived")
-    if arrivals is not None and arrivals.changed:
+    if arrivals is not None and _corrected(node, arrivals):
         told.append(f"{_files(arrivals.changed)} corrected")
     if arrivals is not None:
         told += _gone(arrivals)
