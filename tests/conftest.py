@@ -15,8 +15,10 @@ IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 #: Folders whose tests take longest, so that no process is left with one of them in the end.
 FIRST = ("run", "faults", "engine")
-#: Folders whose modules use one session of icefield's after the other: a JVM that is warm takes half the time.
+#: Folders whose modules use one session of icefield's after the other: a fifth of the suite's CPU went into new JVMs.
 SHARING = ("run", "engine")
+#: The folder of the module that had Spark last.
+_left_by = [""]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,9 +37,6 @@ def _spark_is_left_only_to_modules_that_share_it(request: pytest.FixtureRequest)
     _left_by[0] = folder
     if not sharing:
         _stop_spark()
-
-
-_left_by = [""]
 
 
 def _stop_spark() -> None:

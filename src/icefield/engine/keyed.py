@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, IntegralType, StringType, TimestampNTZType
+from pyspark.sql.types import TimestampNTZType
 
 from icefield.declare import Keyed
 from icefield.engine.repeats import SMALL, key_codes, small
@@ -150,8 +150,8 @@ class KeySet:
     def _spanned(self, rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
         """The rows between the least and the greatest of many keys."""
         for name, column in columns.items():
-            kinds = rows.schema[column].dataType, self.stored.frame.schema[name].dataType
-            if kinds[0] == kinds[1] and isinstance(kinds[0], IntegralType | DateType | StringType):
+            same = rows.schema[column].dataType == self.stored.frame.schema[name].dataType
+            if same and are_plain(rows.schema, [column]):
                 span = self.stored.span(name)
                 rows = rows if span is None else rows.where(_between(F.col(quoted(column)), *span))
         return rows

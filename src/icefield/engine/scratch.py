@@ -43,10 +43,12 @@ class Folder:
                     yield pa.Table.from_batches([batch])
 
     def span(self, column: str) -> tuple[Any, Any] | None:
-        """Between which two values a column of whole numbers, days or text lies, from the files' footers.
+        """Between which two values a column of a plain type lies, from the files' footers.
 
-        None where they do not tell, or some values are NULL.
+        None where they do not tell, some values are NULL, or the name could be a path into another column.
         """
+        if "." in column:
+            return None
         told = [part for file in self._files() for part in _statistics(pq.read_metadata(file), column)]
         if not told or any(part is None or part.null_count != 0 or not part.has_min_max for part in told):
             return None
@@ -62,11 +64,11 @@ class Folder:
 
 def _statistics(footer: pq.FileMetaData, column: str) -> list[pq.Statistics | None]:
     """Of each group of rows."""
+    place = next((n for n in range(footer.num_columns) if footer.schema.column(n).path == column), None)
+    if place is None:
+        return [None]
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    columns = [[group.column(place) for place in range(footer.num_columns)] for group in groups if group.num_rows]
-    # A path with a dot may be that of a column inside another one.
-    found = [next((one for one in of if one.path_in_schema == column and "." not in column), None) for of in columns]
-    return [None if one is None else one.statistics for one in found]
+    return [group.column(place).statistics for group in groups if group.num_rows]
 
 
 @dataclass(frozen=True, slots=True)
