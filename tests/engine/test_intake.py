@@ -465,6 +465,9 @@ def test_a_taken_file_with_other_content_stops_the_run_and_a_touched_one_does_no
     os.utime(path, ns=(1, 1))
     assert project.run().status == "published", "noted"
     assert project.run().status == "nothing new"
+    os.utime(path, ns=(2, 2))
+    assert project.run(full_refresh=True).status == "published"
+    assert project.ask("SELECT status FROM ops.files ORDER BY sequence") == [("taken",), ("touched",), ("touched",)]
     assert look(project).kept["a.csv"] == [(2, 1, "x", "1.00")]
     project.land("a.csv", lines(row(2)))
     told = refused(project)

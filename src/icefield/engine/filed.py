@@ -28,20 +28,21 @@ def filed(
     former = [file for file in step.arrivals.former if not file.withdrawn]
     gone = [{**common, **_withdrawn(file)} for file in (*step.arrivals.gone, *former)]
     common["sequence"] = sequence + bool(former)  # a file may be among those and be taken again
+    different = [taken for taken in received.intakes if not _is_as_before(taken, before)]
+    contents = [sha256(root / taken.file.path) for taken in different]
     return gone + [
         {
             **common,
             "path": taken.file.path,
-            "status": _status(taken, before, step),
+            "status": _status(content, before.get(taken.file.path)),
             "size": taken.file.size,
             "modified_ns": taken.file.modified_ns,
-            "sha256": sha256(root / taken.file.path),
+            "sha256": content,
             "rows": counts.get(taken.arrival, 0),
             "taken_ms": taken.taken_ms,
             "arrival": taken.arrival,
         }
-        for taken in received.intakes
-        if not _is_as_before(taken, before)
+        for taken, content in zip(different, contents, strict=True)
     ]
 
 
@@ -64,7 +65,7 @@ def _is_as_before(taken: Intake, before: Mapping[str, TakenFile]) -> bool:
     return known is not None and (known.size, known.modified_ns) == (taken.file.size, taken.file.modified_ns)
 
 
-def _status(taken: Intake, before: Mapping[str, TakenFile], step: Step) -> str:
-    if taken.file.path not in before:
+def _status(content: str, known: TakenFile | None) -> str:
+    if known is None:
         return "taken"
-    return "touched" if step.action == "note" else "replaced"
+    return "touched" if content == known.sha256 else "replaced"

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from icefield.engine.audit import CheckResult
 
 
-def check_failed(bad: Sequence[CheckResult], table: str, location: str, run: str) -> CheckFailed:
+def check_failed(bad: Sequence[CheckResult], table: str, location: str, run: str, *, keep_going: bool) -> CheckFailed:
     """The error for checks that did not hold."""
     failed = "; ".join(f"`{r.check}` ({r.failed_rows} rows{', ' + r.detail if r.detail else ''})" for r in bad)
+    look = f'icefield sql --run {run} "SELECT * FROM {table} LIMIT 20"'
+    if keep_going:  # what it staged is gone once anything else is published
+        look = f"icefield run -s {table}, without --keep-going; its message has the command"
     return CheckFailed(
         f"{table}: {failed} did not hold, so nothing of it was published",
         where=f"{table}, {location}, run {run}",
-        remedy=f'look at the rows as the run staged them: icefield sql --run {run} "SELECT * FROM {table} LIMIT 20"',
+        remedy=f"look at the rows as the run staged them: {look}",
     )
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from icefield.errors import IcefieldError, Interrupted, Overtaken, RunCleared
+from icefield.errors import CheckFailed, IcefieldError, Interrupted, Overtaken, RunCleared
 from icefield.failpoint import FailpointError, failpoint
 from icefield.interrupt import asked, stop_if_asked, tidying
 from icefield.lake import metadata as meta
@@ -40,7 +40,7 @@ from icefield.run.schedule import Schedule
 from icefield.run.starting import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from concurrent.futures import Future
 
     from icefield.engine.audit import CheckResult
@@ -239,11 +239,15 @@ class Run:
         with self._guard:
             self.checks.extend(results)
         if bad := [result for result in results if result.stops]:
-            raise check_failed(bad, node.name, str(node.location), self.run)
+            raise self._breach(bad, node.name)
         with self._guard:
             self.states[node.name] = staged.state
             self.staged[node.name] = staged
         self._finish_table(_staged_outcome(staged, begun))
+
+    def _breach(self, bad: Sequence[CheckResult], table: str) -> CheckFailed:
+        location = str(self.project.graph[table].location)
+        return check_failed(bad, table, location, self.run, keep_going=self.order.keep_going)
 
     def _table_failed(self, step: Step, error: BaseException) -> bool:
         """Notes the failure; True if what does not depend on the table goes on."""
@@ -297,8 +301,7 @@ class Run:
         if error is None and (result := work.result()) is not None:
             if check not in self.crossed or not self.crossed[check].stops:  # what once failed is told
                 self.crossed[check] = result
-            location = str(self.project.graph[owner].location)
-            error = check_failed([result], owner, location, self.run) if result.stops else None
+            error = self._breach([result], owner) if result.stops else None
         self.breached.pop(check, None)
         if error is None:
             return True
