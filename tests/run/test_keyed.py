@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import DecimalType
 from pyspark.sql import SparkSession
 
 from icefield import Lake
@@ -588,6 +589,53 @@ def opened(project: TinyProject) -> SqlCatalog:
     return SqlCatalog(LAKE, uri=f"sqlite:///{lake.catalog.path}", warehouse=str(lake.warehouse))
 
 
+def test_columns_that_someone_else_changed_are_noticed_although_no_snapshot_tells(tmp_path: Path) -> None:
+    """A column that was dropped and added again has no values any more, for every reader."""
+    project = project_of(tmp_path, CHAIN)
+    project.run()
+    right = sorted(project.ask("SELECT * FROM silver.latest"))
+    catalog = opened(project)
+    with catalog.load_table("silver.latest").update_schema(allow_incompatible_changes=True) as change:
+        change.delete_column("amount")
+    (verdict,) = Lake(project.root).verify("silver.latest")
+    assert (verdict.status, verdict.detail) == ("differs", "its columns changed: amount")
+    with catalog.load_table("silver.latest").update_schema() as change:
+        change.add_column("amount", DecimalType(10, 2))
+    catalog.close()
+    assert {amount for _, _, amount in project.ask("SELECT * FROM silver.latest")} == {None}
+    for deep in (False, True):
+        (verdict,) = Lake(project.root).verify("silver.latest", deep=deep)
+        assert (verdict.status, verdict.missing, verdict.too_many) == ("differs", 2, 2)
+    told = outcome(project.run(), "silver.latest")
+    assert (told.action, told.reason) == ("rebuild", "someone else changed its rows")
+    assert sorted(project.ask("SELECT * FROM silver.latest")) == right
+    require_exact(project, "silver.latest", "gold.largest")
+
+
+def test_what_was_told_is_not_lost_when_someone_else_widens_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewal, "MANY", 0)
+    project = project_of(tmp_path, VISITS)
+    project.run()
+    for number in (3, 4):
+        project.land(f"{number}.csv", [order(number, f"new {number}")])
+        assert project.run(select="bronze.orders silver.visits").status == "published"
+    catalog = opened(project)
+    with catalog.load_table("silver.visits").update_schema() as change:
+        change.update_column("amount", DecimalType(26, 2))
+    catalog.close()
+    project.land("5.csv", [order(5, "new 5")])
+    refused = project.run()
+    assert refused.status == "failed"
+    assert refused.error.startswith("ICE-306")
+    assert project.run(select="silver.visits", full_refresh=True).status == "published"
+    assert project.run().status == "published"
+    require_exact(project, "silver.visits", "gold.customers")
+    wanted = [("ann",), ("bob",), ("new 3",), ("new 4",), ("new 5",)]
+    assert project.ask("SELECT customer FROM gold.customers ORDER BY 1") == wanted
+
+
 @pytest.mark.usefixtures("always")
 def test_who_read_rows_that_someone_else_wrote_is_computed_again_when_they_are_gone(tmp_path: Path) -> None:
     project = project_of(tmp_path, CHAIN)
@@ -625,9 +673,11 @@ def test_what_a_dropped_table_told_is_not_told_again(tmp_path: Path) -> None:
 
 
 SEEN = """
-@table("silver.seen", refresh=full(), volatile=["seen_at"])
+@table("silver.seen", refresh=by_key("id"), volatile=["seen_at"])
 def seen(orders):
-    return orders.select("id", "customer", "amount", F.current_timestamp().alias("seen_at"))
+    newest = F.max(F.struct("source_file", "customer", "amount")).alias("newest")
+    found = orders.groupBy("id").agg(newest).select("id", "newest.customer", "newest.amount")
+    return found.withColumn("seen_at", F.current_timestamp())
 
 
 @table("gold.most", refresh=accumulate("customer", most="max", n="count"))
@@ -641,14 +691,45 @@ def test_what_came_and_went_again_is_no_change_whatever_the_clock_said(tmp_path:
     some = [order(number, "bob", f"{number}.00") for number in range(1, 9)]
     project = project_of(tmp_path, SEEN, *some, order(9, "ann", "1.00"))
     project.run()
-    upstream = "bronze.orders silver.seen"
-    for arrival in ([order(20, "ann", "90.00")], [order(20, "ann", "90.00"), order(21, "ann", "2.00")]):
-        project.land("2.csv", arrival)
-        assert project.run(select=upstream).status == "published"
-    project.land("2.csv", [order(21, "ann", "2.00")])
-    assert project.run(select=upstream).status == "published"
+    for number, amount in enumerate(("90.00", "90.00", "80.00", "2.00"), start=2):
+        project.land(f"{number}.csv", [order(20, "ann", amount)])
+        assert project.run(select="bronze.orders silver.seen").status == "published"
     assert outcome(project.run(), "gold.most").action == "update"
     assert sorted(project.ask("SELECT customer, most::INT, n::INT FROM gold.most")) == [("ann", 2, 2), ("bob", 8, 8)]
+
+
+CLOCKS = """
+@table("gold.by_key", refresh=by_key("customer"), volatile=["newest"])
+def keyed(orders):
+    return orders.groupBy("customer").agg(F.expr("if(now() > '1970-01-01', max(id), 0)").alias("newest"))
+
+
+@table("gold.merged", volatile=["newest"], refresh=accumulate("customer", last="max", finish=lambda rows: rows.select(
+    "customer", F.expr("if(now() > '1970-01-01', last, 0)").alias("newest"))))
+def merged(orders):
+    return orders.groupBy("customer").agg(F.max("id").alias("last"))
+
+
+@table("gold.whole", refresh=full(), volatile=["newest"])
+def whole(orders):
+    return orders.groupBy("customer").agg(F.expr("if(now() > '1970-01-01', max(id), 0)").alias("newest"))
+
+
+@table("gold.below", refresh=by_key("customer"), inputs={"idle": "gold.by_key"})
+def below(idle, whole, merged):
+    every = idle.unionByName(whole).unionByName(merged)
+    return every.groupBy("customer").agg(F.min("newest").alias("least"), F.max("newest").alias("most"))
+"""
+
+
+def test_a_volatile_column_is_written_and_followed_even_if_no_other_changed(tmp_path: Path) -> None:
+    project = project_of(tmp_path, CLOCKS, *(order(n, who) for n, who in enumerate(["ann", "bob", "cai", "dan"])))
+    project.run()
+    project.land("2.csv", [order(20, "ann")])
+    assert outcome(project.run(), "gold.below").action == "update"
+    wanted = [("ann", 20, 20), ("bob", 1, 1), ("cai", 2, 2), ("dan", 3, 3)]
+    assert project.ask("SELECT customer, least::INT, most::INT FROM gold.below ORDER BY 1") == wanted
+    require_exact(project, "gold.below", "gold.by_key", "gold.merged", "gold.whole")
 
 
 def catalogs(project: TinyProject, kind: str) -> list[str]:

@@ -13,8 +13,6 @@ from icefield.lake import metadata as meta
 from icefield.lake.rows import remove_files_up_to
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
 
     from icefield.engine.tables import Tables
@@ -38,12 +36,12 @@ class Change:
         return [frame for frame in (self.removed, self.added) if frame is not None]
 
 
-def change_of(tables: Tables, table: str, wanted: Range, volatile: Sequence[str]) -> Change:
-    """What became of an input in a range; rows that differ in its volatile columns alone are the same."""
+def change_of(tables: Tables, table: str, wanted: Range) -> Change:
+    """What became of an input in a range."""
     if not wanted.changed:
         return Change(None, None)
     if wanted.after is not None and wanted.until is not None:
-        told = _told(tables, table, wanted.after, wanted.until, volatile)
+        told = _told(tables, table, wanted.after, wanted.until)
         sides = {side: told.where(F.col(CHANGE) == side).drop(CHANGE) for side in (REMOVED, ADDED)}
         return Change(sides[REMOVED], sides[ADDED])
     assert wanted.end is not None
@@ -52,14 +50,14 @@ def change_of(tables: Tables, table: str, wanted: Range, volatile: Sequence[str]
     return Change(None, tables.read_between(table, wanted.start, wanted.end))
 
 
-def _told(tables: Tables, table: str, after: int, until: int, volatile: Sequence[str]) -> DataFrame:
+def _told(tables: Tables, table: str, after: int, until: int) -> DataFrame:
     now = tables.told.get(table)  # the last one, if it is of this run
     if until == after + 1 and now is not None:
         return now.drop(NUMBER)
     rows = tables.before(changes_of(table))
     rows = rows if now is None else rows.unionByName(now)
     told = rows.where((F.col(NUMBER) > after) & (F.col(NUMBER) <= until)).drop(NUMBER)
-    return told if until == after + 1 else net(told, volatile)
+    return told if until == after + 1 else net(told)
 
 
 def numbered(change: DataFrame, number: int) -> DataFrame:

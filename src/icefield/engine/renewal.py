@@ -20,7 +20,7 @@ from icefield.engine.tables import quoted
 from icefield.errors import PromiseBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
@@ -46,8 +46,6 @@ class Renewal:
     function: Callable[..., Any]
     ranges: Mapping[str, Range]
     scratch: Path
-    #: Columns of tables that depend on the run.
-    volatile: Mapping[str, Sequence[str]]
 
     def again(self, keys: KeySet, *, carried: bool = False) -> DataFrame:
         """The function over all rows that the inputs have of these keys; `carried`: see `computed`."""
@@ -83,7 +81,7 @@ class Renewal:
         return found
 
     def _change(self, table: str) -> Change:
-        return change_of(self.tables, table, self.ranges[table], self.volatile[table])
+        return change_of(self.tables, table, self.ranges[table])
 
     def whole(self, edge: Edge) -> DataFrame:
         """All rows of an input."""

@@ -68,8 +68,6 @@ class Stage:
     is_proven: Callable[[Node], bool]
     #: Tables that tell what they removed and added, with those that follow them.
     followed: Mapping[str, tuple[str, ...]]
-    #: Columns of each table that depend on the run.
-    volatile: Mapping[str, tuple[str, ...]]
     started_ms: int
     receiver: Receiver
     received: Mapping[str, Begun]
@@ -143,7 +141,6 @@ class Stage:
             function=self.functions[node.name],
             ranges=step.ranges,
             scratch=self.scratch(node),
-            volatile=self.volatile,
         )
 
     def _try_promise(self, node: Node, step: Step) -> None:
@@ -322,7 +319,7 @@ class Stage:
         before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
         if before.columns != after.columns:
             return False
-        change = numbered(difference(before, after, node.volatile), state.version.number + 1)
+        change = numbered(difference(before, after), state.version.number + 1)
         stored = store(change, self.scratch(node) / "difference")
         if stored.count() > max(state.rows, self._counts(node.name)[0]):  # a changed row is told twice: old and new
             return False
@@ -333,10 +330,10 @@ class Stage:
         """Whether the table holds the rows it held before, so that nothing needs to ripple downstream."""
         if not (added or removed):  # one that was made anew, and is empty now, had no rows to remove
             return step.action == "append" or not state.rows
-        if added != removed or removed != state.rows:
+        if added != removed or removed != state.rows or state.meddled:
             return False
         before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
-        return before.columns == after.columns and same_rows(before, after, node.volatile)
+        return before.columns == after.columns and same_rows(before, after)
 
     def _take_back(self, node: Node) -> None:
         """Leaves the table at its old version; only columns that were added stay, and what is said of them."""

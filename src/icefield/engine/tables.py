@@ -116,6 +116,10 @@ class Tables:
         # Spark resolves a table again when a query runs, so every read names its version.
         return self.spark.read.option("versionAsOf", str(snapshot)).table(self.qualified(table))
 
+    def seen(self, table: str) -> DataFrame:
+        """All published rows as other readers see them, with the newest columns, whichever those were when written."""
+        return self.spark.read.format("iceberg").load(self.branch.base[table])
+
     def before(self, table: str) -> DataFrame:
         """All rows that a table had when the branch was opened."""
         return self.read(table, _snapshot(self.branch.base_metadata(table)))

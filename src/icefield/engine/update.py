@@ -226,7 +226,8 @@ class _Update:
         written = (name, *self._write_quarantine(touched, split))
         count = came.count()
         if name in self.stage.followed and count:
-            tables.told[name] = self._numbered(came.frame.withColumn(CHANGE, F.lit(ADDED)))
+            told = self._as_stored(self._published, came.frame)  # with the columns that were told before
+            tables.told[name] = self._numbered(told.withColumn(CHANGE, F.lit(ADDED)))
         failpoint("stage.written", name)
         moves = Moves(self.state.version, Seen(came.frame, count, came.read), appended=True)
         return Updated(added=count, removed=0, split=split, tables=written, keys=touched.count, moves=moves)
@@ -234,10 +235,8 @@ class _Update:
     def _difference(self, before: DataFrame, after: DataFrame, known: int | None) -> Stored:
         """What goes and what comes, once equal pairs have cancelled; evaluated once."""
         after = self._as_stored(before, after)
-        if known is not None:
-            change = difference_of_pairs(before, after, self.node.keys, self.node.volatile)
-        else:
-            change = difference(before, after, self.node.volatile)
+        paired = known is not None
+        change = difference_of_pairs(before, after, self.node.keys) if paired else difference(before, after)
         return store(self._numbered(change), self.scratch / "difference")
 
     def _numbered(self, change: DataFrame) -> DataFrame:

@@ -50,7 +50,11 @@ def recomputed(stage: Stage, node: Node, state: TableState) -> DataFrame:
 
 def compared(stage: Stage, node: Node, state: TableState, right: DataFrame) -> Verdict:
     """Compares a published table with the rows that it should have; volatile columns are left out."""
-    held = stage.tables.read(node.name, state.version.snapshot)
+    held = stage.tables.seen(node.name)
+    if other := sorted(set(held.columns) ^ set(right.columns)):
+        return Verdict(
+            table=node.name, status="differs", rows=state.rows, detail=f"its columns changed: {', '.join(other)}"
+        )
     columns = [column for column in held.columns if column not in node.volatile]
     apart = difference(comparable(held.select(*columns)), comparable(right.select(*columns)))
     found = store(apart, stage.scratch(node) / "verify").frame

@@ -5,6 +5,7 @@ The JSON itself is edited, never a model of it: going through a model drops fiel
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ Metadata = dict[str, Any]
 
 RUN = "icefield.run"
 PREFIX = "icefield."
+#: What the columns were when a table was last published.
+COLUMNS = "icefield.columns"
 #: Where a run's own files go, so that a run that died leaves nothing that cannot be told apart.
 DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
 _KEEP_METADATA_LOG = 100
@@ -71,6 +74,11 @@ def column_comments(metadata: Metadata) -> dict[str, str]:
 def has_same_columns(one: Metadata, other: Metadata) -> bool:
     """Whether both have the same columns, whatever is said of them."""
     return bool(_undocumented(_schema(one)["fields"]) == _undocumented(_schema(other)["fields"]))
+
+
+def _columns_digest(metadata: Metadata) -> str:
+    fields = json.dumps(_undocumented(_schema(metadata)["fields"]), sort_keys=True)
+    return hashlib.sha256(fields.encode()).hexdigest()[:16]
 
 
 def _undocumented(content: Any) -> Any:
@@ -191,10 +199,16 @@ def table_state(name: str, metadata: Metadata) -> TableState:
 
 
 def _meddled(metadata: Metadata) -> bool:
-    """Whether the current rows are not those of the last run: only compactions may come after it."""
-    published = metadata.get("properties", {}).get("icefield.snapshot")
+    """Whether the current rows are not those of the last run: only compactions may come after it.
+
+    A column that is dropped and added again has no value in any row, although no snapshot says so.
+    """
+    properties = metadata.get("properties", {})
+    published = properties.get("icefield.snapshot")
     if published is None:
         return False
+    if properties.get(COLUMNS, told := _columns_digest(metadata)) != told:
+        return True
     for snapshot_id, operation in _lineage(metadata):
         if str(snapshot_id) == published:
             return False
@@ -283,6 +297,8 @@ def finish(
     stale = {k for k in staged.get("properties", {}) if properties and k.startswith(PREFIX)}
     dropped = {DATA_PATH, METADATA_PATH, *stale}
     kept = {k: v for k, v in staged.get("properties", {}).items() if k not in dropped}
+    if properties:
+        properties = {**properties, COLUMNS: _columns_digest(staged)}
     return {
         **staged,
         "last-updated-ms": timestamp_ms,

@@ -111,7 +111,6 @@ class Start:
             apart=frozenset(derived.apart),
             is_proven=derived.is_proven,
             followed=graph.followers(),
-            volatile={name: node.volatile for name, node in graph.nodes.items()},
             started_ms=self.started_ms,
             receiver=receiver,
             received=received,
