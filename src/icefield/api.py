@@ -72,8 +72,8 @@ class Lake:
 
     def run(
         self,
-        select: str = "",
-        exclude: str = "",
+        select: str | Iterable[str] = "",
+        exclude: str | Iterable[str] = "",
         *,
         full_refresh: bool = False,
         keep_going: bool = False,
@@ -86,12 +86,21 @@ class Lake:
         result.ok, result.run, result.status        # (True, '20261115T120000-a1b2c3', 'published')
         """
         order = Order(
-            select=select, exclude=exclude, full_refresh=full_refresh, keep_going=keep_going, accept=_names(accept)
+            select=_selector(select),
+            exclude=_selector(exclude),
+            full_refresh=full_refresh,
+            keep_going=keep_going,
+            accept=_names(accept),
         )
         return run_project(self.project, order, listener)
 
     def plan(
-        self, select: str = "", exclude: str = "", *, full_refresh: bool = False, accept: str | Iterable[str] = ()
+        self,
+        select: str | Iterable[str] = "",
+        exclude: str | Iterable[str] = "",
+        *,
+        full_refresh: bool = False,
+        accept: str | Iterable[str] = (),
     ) -> Plan:
         """What a run would do now, and why; nothing is started or changed.
 
@@ -100,16 +109,18 @@ class Lake:
         project, order = self.project, Order(full_refresh=full_refresh, accept=_names(accept))
         lake = EmbeddedLake(project.profile.lake)
         lake.require_in_place()
-        selection = selected(project, select, exclude)
+        selection = selected(project, _selector(select), _selector(exclude))
         return plan_project(project, lake, lake.states(), selection=selection, wishes=order.wishes)
 
-    def verify(self, select: str = "", exclude: str = "", *, deep: bool = False) -> list[Verdict]:
+    def verify(
+        self, select: str | Iterable[str] = "", exclude: str | Iterable[str] = "", *, deep: bool = False
+    ) -> list[Verdict]:
         """Whether each table is what its function gives for the inputs it has consumed (`deep`: for its sources).
 
         all(verdict.status == "exact" for verdict in lake.verify("gold.*"))      # True
         """
         project = self.project
-        return verify_project(project, selected(project, select, exclude), deep=deep)
+        return verify_project(project, selected(project, _selector(select), _selector(exclude)), deep=deep)
 
     def tables(self) -> tuple[str, ...]:
         """The names of all tables that hold published rows: declared ones, those beside them, and `ops.*`."""
@@ -187,6 +198,10 @@ class LakeTable:
 
     def _pin(self) -> Pin:
         return self._lake._read().pin(self.name)
+
+
+def _selector(tables: str | Iterable[str]) -> str:
+    return tables if isinstance(tables, str) else " ".join(tables)
 
 
 def _names(tables: str | Iterable[str]) -> tuple[str, ...]:

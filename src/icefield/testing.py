@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
 from pathlib import Path
@@ -33,7 +33,7 @@ from icefield.errors import DeclarationError
 from icefield.graph import Edge, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -78,6 +78,8 @@ def assert_incremental(
     batches, in any order, give what all at once give. `by_key(...)`: rows of some keys give the result's rows of those
     keys. `accumulate(...)`: the measures of two halves merge into those of the whole.
     """
+    if not isinstance(batches, Sequence):
+        raise TypeError("batches is a list, [frame, ...]: what arrives first, what arrives next")
     kind = refresh or append()
     parts = [_named(function, batch) for batch in batches]
     if not parts or isinstance(kind, Full):

@@ -81,6 +81,8 @@ def test_a_plan_says_what_a_run_would_do(root: Path) -> None:
         ("gold.by_customer", "build"),
     ]
     assert [step.table for step in lake.plan("bronze.*").steps] == ["bronze.orders"]
+    several = lake.plan(["bronze.orders", "silver.*"], exclude=["silver.sales"])
+    assert [step.table for step in several.steps] == ["bronze.orders"]
     with pytest.raises(UnknownSelector):
         lake.plan("nothing")
 

@@ -254,7 +254,9 @@ if os.getuid() == 0:
 lake = EmbeddedLake(Path(sys.argv[1]))
 lake.require_in_place()
 print(sorted(lake.states()), lake.catalog.branches(), [lake.alive(branch) for branch in lake.catalog.branches()])
-for write in (lake.create, lake.clear_dead, lambda: lake.catalog.set_setting("a", "b")):
+for write in (
+    lake.create, lake.clear_dead, lambda: lake.catalog.set_setting("a", "b"), lambda: lake.lock("record_1", "a"),
+):
     try:
         print(write())
     except IcefieldError as error:
@@ -284,7 +286,7 @@ def test_a_lake_that_may_only_be_read_can_be_read(readable: EmbeddedLake) -> Non
     assert [path.name for path in readable.root.glob("catalog.db*")] == ["catalog.db"]
     seen, *written = read_only(readable)
     assert seen == "['a.one', 'ops.runs'] {} []"
-    assert written == ["LakeNotWritable True", "[]", "LakeNotWritable True"]
+    assert written == ["LakeNotWritable True", "[]", "LakeNotWritable True", "LakeNotWritable True"]
 
 
 def test_a_lake_that_may_only_be_read_while_a_run_goes_on(readable: EmbeddedLake) -> None:

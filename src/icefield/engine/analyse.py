@@ -12,6 +12,7 @@ from icefield.declare import Accumulate, Append, ByKey, ExpectTable, Full, Recon
 from icefield.engine.actions import watching
 from icefield.engine.author import is_sparks, line_of, told
 from icefield.engine.frames import empty_frame
+from icefield.engine.joined import require_joined
 from icefield.engine.merging import measured, require_merging
 from icefield.engine.naming import require_columns, require_once, require_spelling
 from icefield.engine.origin import IDENTITY, ORIGIN, visible
@@ -98,6 +99,8 @@ def derive_schemas(
         _require_contract(node, found.schemas[name])
         if node.keys and name not in settled:
             require_keys(node, inputs, found.schemas)
+            if isinstance(node.refresh, ByKey):
+                require_joined(node, inputs, output)
     for name, output in outputs.items():
         _require_checks(spark, graph[name], output, found.schemas)
     return found

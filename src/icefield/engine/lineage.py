@@ -59,25 +59,52 @@ def steps_of(output: DataFrame) -> list[str]:
 
 def leaves(frame: DataFrame) -> frozenset[int]:
     """What tells the leaves of a frame's plan apart from those of any other."""
-    return _leaves(analysed(frame))
+    return leaves_of(analysed(frame))
 
 
 def walk(output: DataFrame) -> Iterator[tuple[str, list[frozenset[int]]]]:
     """Every step of a plan by the name that Spark has for it, with the leaves below each of its children."""
-    waiting = [analysed(output)]
-    while waiting:
-        plan = waiting.pop()
-        children = children_of(plan)
+    for plan in steps_below(analysed(output)):
         name = str(plan.nodeName())
-        told = f"{name} {plan.joinType().sql()}" if name == "Join" else name
-        yield told, [_leaves(child) for child in children]
-        waiting += children
+        yield join_of(plan) if name == "Join" else name, [leaves_of(child) for child in children_of(plan)]
+
+
+def steps_below(plan: Any) -> Iterator[Any]:
+    """A step of a plan and all that is below it."""
+    waiting = [plan]
+    while waiting:
+        step = waiting.pop()
+        yield step
+        waiting += children_of(step)
+
+
+def join_of(step: Any) -> str:
+    """A join with its kind."""
+    return f"Join {step.joinType().sql()}"
+
+
+def keeps_any(output: DataFrame) -> bool:
+    """Whether of rows that are equal in some columns one is kept, whichever comes first."""
+    found = [step for step in steps_below(analysed(output)) if step.nodeName() == "Deduplicate"]
+    return any(step.keys().size() < step.child().output().size() for step in found)
 
 
 def expressions(output: DataFrame) -> frozenset[str]:
     """The names of all expressions in a plan, as Spark's classes are called."""
+    return frozenset(_expressions(output))
+
+
+def has_unsorted_list(output: DataFrame) -> bool:
+    """Whether values are collected and not sorted at once, so that they have the order in which rows came."""
+    found = _expressions(output)
+    sorted_ones = [found[n - 2] == "SortArray" for n, name in enumerate(found) if name == "CollectList"]
+    return not all(sorted_ones)
+
+
+def _expressions(output: DataFrame) -> list[str]:
+    """In Spark's order: each before what it is made of."""
     told = analysed(output).toJSON()
-    return frozenset(name.rpartition(".")[2] for name in _CLASS.findall(told))
+    return [name.rpartition(".")[2] for name in _CLASS.findall(told)]
 
 
 def has_subquery(output: DataFrame) -> bool:
@@ -85,10 +112,11 @@ def has_subquery(output: DataFrame) -> bool:
     return not _SUBQUERIES.isdisjoint(expressions(output))
 
 
-def _leaves(plan: Any) -> frozenset[int]:
+def leaves_of(plan: Any) -> frozenset[int]:
+    """The same of a step."""
     children = children_of(plan)
     if children:
-        return frozenset(found for child in children for found in _leaves(child))
+        return frozenset(found for child in children for found in leaves_of(child))
     return frozenset(attribute.exprId().id() for attribute in outputs_of(plan))
 
 

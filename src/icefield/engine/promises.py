@@ -12,12 +12,21 @@ from icefield.engine.author import line_of, told
 from icefield.engine.difference import NESTED
 from icefield.engine.frames import empty_frame
 from icefield.engine.keyed import key_of
-from icefield.engine.lineage import expressions, hands_through, has_subquery, leaves, steps_of, walk
+from icefield.engine.lineage import (
+    expressions,
+    hands_through,
+    has_subquery,
+    has_unsorted_list,
+    keeps_any,
+    leaves,
+    steps_of,
+    walk,
+)
 from icefield.engine.quality import SPLITTING
 from icefield.errors import BadFunction, KeyUnknown, NotExact, PromiseBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -245,7 +254,7 @@ def _meeting(output: DataFrame, whole: frozenset[int]) -> str:
     """How rows that arrive are made to meet others than those of lookups, "" if they are not."""
     for step, below in walk(output):
         joins = step.startswith("Join") and not union(below) <= whole
-        if joins and not _keeps_arrivals(step, [side <= whole for side in below]):
+        if joins and not keeps_arrivals(step, [side <= whole for side in below]):
             return "joins rows that arrive with rows that may arrive later"
     return "compares rows with a subquery (a lookup is joined instead)" if has_subquery(output) else ""
 
@@ -255,7 +264,7 @@ def lookups(node: Node, inputs: Mapping[str, DataFrame]) -> frozenset[int]:
     return union(leaves(inputs[edge.parameter]) for edge in node.edges if edge.lookup)
 
 
-def _keeps_arrivals(join: str, is_lookup: list[bool]) -> bool:
+def keeps_arrivals(join: str, is_lookup: list[bool]) -> bool:
     """Whether a join gives, for each row that arrives, rows that depend on it and on lookups alone."""
     if join in ("Join INNER", "Join CROSS"):
         return any(is_lookup)
@@ -281,14 +290,22 @@ def require_exact(node: Node, output: DataFrame) -> None:
             remedy="use ingested_at, which sources hand over, or name the columns that depend on the run:"
             ' volatile=["..."]',
         )
-    unordered = [told for name, told in _UNORDERED.items() if name in found]
-    if unordered and node.keys and "Window" not in found and not node.volatile:
+    if node.keys and not node.volatile and (told := _undecided(output, found)):
         raise NotExact(
-            f"{node.name} calls {unordered[0]}, whose value depends on the order of rows, which nothing keeps",
+            f"{node.name} calls {told}, whose result depends on the order of rows, which nothing keeps",
             where=str(node.location),
-            remedy="say which one: max_by(value, order) or max(struct(order, value)) for the last, min for the first;"
-            " sort_array(collect_list(...)) for all (declare such a column volatile)",
+            remedy="say which one, by an order that no two rows of a key share: max(struct(order, value)) for the last,"
+            " min for the first, row_number() over a window for whole rows; sort_array(collect_list(...)) for all",
         )
+
+
+def _undecided(output: DataFrame, found: Collection[str]) -> str:
+    """What takes rows in the order in which they happen to come, "" if nothing does."""
+    if "Window" not in found:
+        for name, told in _UNORDERED.items():
+            if name in found and (name != "CollectList" or has_unsorted_list(output)):
+                return told
+    return "dropDuplicates() by some of the columns" if keeps_any(output) else ""
 
 
 def require_exact_checks(node: Node, rows: DataFrame) -> None:

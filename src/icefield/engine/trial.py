@@ -207,6 +207,8 @@ def _broken(node: Node, found: Mapping[str, list[Row]]) -> PromiseBroken:
             f' inputs={{"{first.parameter}": ref("{first.table}", {node.keys[0]}="...")}}, where rows of other keys are'
             f' needed lookup("{first.table}"), or declare it full()'
         )
+        if carried := next((edge for edge in node.edges if edge.on), None):
+            remedy = f'leave `on` of lookup("{carried.table}", on=...) out if it is joined otherwise; {remedy}'
     return PromiseBroken(
         f"{node.name} does not keep the promise of {node.refresh.kind}({keys}): computed at once {shown['whole']},"
         f" computed in parts {shown['parts']}",

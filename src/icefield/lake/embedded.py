@@ -95,9 +95,11 @@ class EmbeddedLake:
 
     def lock(self, branch: str, run: str) -> int:
         """Takes the lock that says this process is alive; released by the OS however the process ends."""
-        self.runs.mkdir(parents=True, exist_ok=True)
+        with self._writing():
+            self.runs.mkdir(parents=True, exist_ok=True)
         while True:
-            handle = os.open(self._lock_file(branch), os.O_RDWR | os.O_CREAT, 0o644)
+            with self._writing():
+                handle = os.open(self._lock_file(branch), os.O_RDWR | os.O_CREAT, 0o644)
             fcntl.flock(handle, fcntl.LOCK_EX)
             if os.fstat(handle).st_nlink:  # else it was swept away between opening and locking
                 break

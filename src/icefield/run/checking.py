@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -71,11 +72,20 @@ def _session(project: Project, lake: EmbeddedLake) -> Any:
     address = str(lake.catalog.path)
     if _checked not in ("", address):
         stop_session(wait=True)
-    log = folder(project.root) / LOG
-    spark = start_session(app=f"icefield {project.name}", conf=project.profile.spark, log=log)
+    spark = start_session(app=f"icefield {project.name}", conf=project.profile.spark, log=_log(project))
     add_catalog(spark, LAKE, uri=address, warehouse=str(lake.warehouse))
     _checked = address
     return spark
+
+
+def _log(project: Project) -> Path:
+    """Beside the project, or elsewhere where that is only to be read."""
+    try:
+        log = folder(project.root) / LOG
+        log.touch()
+    except OSError:
+        return Path(tempfile.gettempdir(), f"icefield-{os.getpid()}-{LOG}")
+    return log
 
 
 def _results(
