@@ -268,6 +268,10 @@ REFUSED = {
         "orders.dropDuplicates(['id']).localCheckpoint()",
     ),
     "a clock": (NotExact, "current_timestamp()", "append()", "orders.withColumn('now', F.current_timestamp())"),
+    "a number of its own": (
+        NotExact, "make an id of the row's own values", "by_key('id')",
+        "orders.withColumn('u', F.monotonically_increasing_id())",
+    ),
     "a uuid": (NotExact, "uuid()", "by_key('id')", "orders.withColumn('u', F.expr('uuid()'))"),
     "first() of many": (
         NotExact, "first()", "by_key('customer')", "orders.groupBy('customer').agg(F.first('id').alias('id'))",

@@ -287,8 +287,7 @@ def require_exact(node: Node, output: DataFrame) -> None:
             f"{node.name} calls {changing[0]}, which gives another value in each run, so that it cannot be told from a"
             " table that is wrong",
             where=str(node.location),
-            remedy="use ingested_at, which sources hand over, or name the columns that depend on the run:"
-            ' volatile=["..."]',
+            remedy=f'{_instead(changing[0])}, or name the columns that depend on the run: volatile=["..."]',
         )
     if node.keys and not node.volatile and (told := _undecided(output, found)):
         raise NotExact(
@@ -297,6 +296,12 @@ def require_exact(node: Node, output: DataFrame) -> None:
             remedy="say which one, by an order that no two rows of a key share: max(struct(order, value)) for the last,"
             " min for the first, row_number() over a window for whole rows; sort_array(collect_list(...)) for all",
         )
+
+
+def _instead(changing: str) -> str:
+    if changing in ("uuid()", "monotonically_increasing_id()"):
+        return "make an id of the row's own values, sha2(concat_ws(...), 256)"
+    return "use ingested_at, which sources hand over"
 
 
 def _undecided(output: DataFrame, found: Collection[str]) -> str:
