@@ -490,7 +490,7 @@ def t(orders, days, rates):
 def test_a_lookup_is_carried_by_rows_of_one_input(tmp_path: Path) -> None:
     assert refused(tmp_path / "one", CARRIED) is None, "days have both"
     both = CARRIED.replace('on=["id", "by"]', 'on=["customer", "day"]').replace('.alias("by")', '.alias("customer")')
-    both = both.replace('{"days": "bronze.days",', '{"days": "silver.days",') + SILVER_DAYS
+    both = both.replace('{"days": "bronze.days",', '{"days": "silver.days",').replace('"by"', '"day"') + SILVER_DAYS
     assert "one input with the key must have all of them" in str(refused(tmp_path / "two", both))
 
 
