@@ -23,6 +23,7 @@ ALLOWED = {
     "properties.write.data.path",
     "properties.write.metadata.path",
     "properties.icefield.run",
+    "properties.icefield.columns",
     "snapshots[current].timestamp-ms",
 }
 
