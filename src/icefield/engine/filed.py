@@ -29,7 +29,7 @@ def filed(
     gone = [{**common, **_withdrawn(file)} for file in (*step.arrivals.gone, *former)]
     common["sequence"] = sequence + bool(former)  # a file may be among those and be taken again
     different = [taken for taken in received.intakes if not _is_as_before(taken, before)]
-    contents = [sha256(root / taken.file.path) for taken in different]
+    read = [(taken, sha256(root / taken.file.path)) for taken in different]
     return gone + [
         {
             **common,
@@ -42,7 +42,7 @@ def filed(
             "taken_ms": taken.taken_ms,
             "arrival": taken.arrival,
         }
-        for taken, content in zip(different, contents, strict=True)
+        for taken, content in read
     ]
 
 

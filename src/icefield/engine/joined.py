@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from icefield.engine.lineage import analysed, children_of, copied, items, join_of, leaves_of, outputs_of, steps_below
-from icefield.engine.promises import keeps_arrivals, lookups
+from icefield.engine.promises import CHOOSING, keeps_arrivals, lookups
 from icefield.errors import PromiseBroken
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 #: Steps that see rows together, and what they gather rows by.
 _GATHERING = {"Aggregate": "groupingExpressions", "Window": "partitionSpec", "Deduplicate": "keys"}
-_CHOOSING = ("GlobalLimit", "Offset", "Tail", "Sample")
 
 
 def require_joined(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
@@ -72,7 +71,7 @@ class _Lookup:
         return leaves <= self.whole and not leaves.isdisjoint(self.own)
 
     def _gathering(self, step: Any, name: str) -> str:
-        if name in _CHOOSING:
+        if name in CHOOSING:
             return "takes only some rows of it"
         if name not in _GATHERING:
             return ""

@@ -128,7 +128,7 @@ _TOGETHER = {
     "Intersect": "compares with rows of another frame",
 }
 #: Those that choose among all rows.
-_CHOOSING = ("GlobalLimit", "Offset", "Tail", "Sample")
+CHOOSING = ("GlobalLimit", "Offset", "Tail", "Sample")
 #: Steps that work on each row for itself, or on a part of the rows that is handed to a function of Python.
 _ALONE = frozenset(
     [
@@ -205,7 +205,7 @@ def require_keys_alone(node: Node, inputs: Mapping[str, DataFrame], output: Data
     """The rows of a key depend on that key's rows alone: not on how many others there are."""
     whole = lookups(node, inputs)
     for step, below in walk(output):
-        if step in _CHOOSING and not union(below) <= whole:
+        if step in CHOOSING and not union(below) <= whole:
             raise PromiseBroken(
                 f"{node.name} is refreshed by key, but its function {_TOGETHER[step]}, of whichever key they are: from"
                 " the second run on it would see the rows of some keys only",
