@@ -1,6 +1,6 @@
 # GNU make on Linux and macOS. Every target does its own set-up; nothing is needed before but Python 3.11+.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format whole faults soak bench scale wheel clean
+.PHONY: help setup dev lock run test check format whole faults soak bench scale wheel clean
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -14,40 +14,46 @@ help: ## Show what there is
 setup: ## Prepare: an isolated environment in .venv, the jars, Java if there is none
 	@$(PYTHON) scripts/setup.py
 
+dev: ## Prepare for work on icefield itself: the same, and what tests and checks need
+	@$(PYTHON) scripts/setup.py --dev
+
+lock: dev ## Resolve the dependencies of pyproject.toml anew into requirements.lock and requirements-dev.lock
+	@$(BIN)/python scripts/lock.py
+
 run: setup ## Build the e-commerce lakehouse, or take in what is new
 	@test -d $(ECOMMERCE)/landing || $(BIN)/python $(ECOMMERCE)/generate.py
 	@$(BIN)/icefield run -p $(ECOMMERCE)
 
-test: setup ## Run the whole test suite (JOBS=2 processes; ARGS="-k name" to choose)
+test: dev ## Run the whole test suite (JOBS=2 processes; ARGS="-k name" to choose)
 	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: setup ## Lint, formatting, types, import directions
+check: dev ## Lint, formatting, types, import directions
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-format: setup ## Let ruff format and mend what it can
+format: dev ## Let ruff format and mend what it can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-whole: setup ## Compare every table with DuckDB at 3.8 million rows: first run, more days, full refresh
+whole: dev ## Compare every table with DuckDB at 3.8 million rows: first run, more days, full refresh
 	@ICEFIELD_E2E_ROWS=3800000 $(BIN)/pytest tests/e2e $(ARGS)
 
-faults: setup ## Stop runs at every failpoint, in every way
+faults: dev ## Stop runs at every failpoint, in every way
 	@ICEFIELD_FAULTS=all $(BIN)/pytest -m faults $(ARGS)
 
-soak: setup ## Concurrency for a minute, then random histories of a lake for about an hour (SEED=n repeats one)
+soak: dev ## Concurrency for a minute, then random histories of a lake for about an hour (SEED=n repeats one)
 	@ICEFIELD_SOAK_SECONDS=60 $(BIN)/pytest -m soak $(ARGS)
 	@ICEFIELD_EXACT_SEED=$(SEED) ICEFIELD_EXACT_STEPS=2400 $(BIN)/pytest tests/run/test_exact.py -s $(ARGS)
 
-bench: setup ## Measure against PySpark, DuckDB, dbt and Polars (ARGS="--only startup" to choose); results in bench/results
+bench: dev ## Measure against PySpark, DuckDB, dbt and Polars (ARGS="--only startup" to choose); results in bench/results
 	@$(BIN)/python bench/run.py $(ARGS)
 
-scale: setup ## Take in 380 million rows slice by slice; results in bench/results
+scale: dev ## Take in 380 million rows slice by slice; results in bench/results
 	@$(BIN)/python bench/scale.py $(ARGS)
 
-wheel: setup ## Build the wheel, reference projects included, into dist/
+wheel: dev ## Build the wheel, reference projects included, into dist/
 	@$(BIN)/python -m build --wheel --no-isolation
 
 clean: ## Remove the environment, builds and caches; data and lakes stay

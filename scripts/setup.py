@@ -1,7 +1,12 @@
-"""Prepares this checkout: an isolated environment in .venv, every dependency, the jars, Java when there is none.
+"""Prepares this checkout: an isolated environment in .venv, the packages, the jars, Java when there is none.
+
+    python3 scripts/setup.py           # what running icefield needs
+    python3 scripts/setup.py --dev     # and what its tests and checks need
+    python3 scripts/setup.py --force   # start over
 
 Needs nothing but Python's standard library, and is written so that even an old Python can read it and say what is
-missing. A second call finds its stamp and returns at once. `python3 scripts/setup.py --force` starts over.
+missing. Packages are installed by uv, which is fetched like any other package, or by pip where uv cannot be had. A
+second call finds its stamp and returns at once.
 """
 
 from __future__ import annotations
@@ -14,12 +19,20 @@ import subprocess
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
 VENV_PYTHON = os.path.join(VENV, "bin", "python")
-STAMP = os.path.join(VENV, "icefield-setup.stamp")
-LOG = os.path.join(ROOT, ".venv", "setup.log")
-LOCK = os.path.join(ROOT, "requirements.lock")
+VENV_PIP = [VENV_PYTHON, "-m", "pip", "--disable-pip-version-check", "install"]
+VENV_UV = os.path.join(VENV, "bin", "uv")
+LOG = os.path.join(VENV, "setup.log")
+UV = "0.13.8"
+# pyspark is published as source only. Compressing its 400 MB of jars into a wheel, only to unpack them again, would
+# take most of the time; pyproject.toml tells uv the same.
+STORED = "--config-settings=--build-option=--compression=stored"
 NEEDED = (3, 11)
 OLDEST_PIP = (22, 3)  # the first with `pip --python`
 BEAT_SECONDS = 10
@@ -31,32 +44,62 @@ class SetupError(Exception):
 
 def main() -> int:
     force = "--force" in sys.argv[1:]
-    if not force and read(STAMP) == fingerprint():
-        return 0
     if sys.version_info < NEEDED:
         return run_on_another_python()
     began = time.time()
+    done = []
     try:
-        say("setting up in %s" % VENV)
-        make_environment(fresh=force)
-        install()
-        fetch_jars()
-        java = check_java()
+        for part in (RUN, DEV) if "--dev" in sys.argv[1:] else (RUN,):
+            if force or read(part.stamp) != part.fingerprint():
+                done.append(part.prepare(fresh=force))
+            force = False
     except SetupError as error:
         sys.stderr.write("\nsetup failed: %s\n" % error)
         return 2
-    write(STAMP, fingerprint())
-    say("ready after %d s: .venv/bin/icefield, %s" % (time.time() - began, java))
+    if done:
+        say("ready after %d s: %s" % (time.time() - began, "; ".join(done)))
     return 0
 
 
-def fingerprint() -> str:
-    """What the environment depends on: the lock, the metadata, this script, and where the checkout is."""
-    digest = hashlib.sha256(ROOT.encode())
-    for name in ("requirements.lock", "pyproject.toml", os.path.join("scripts", "setup.py")):
-        with open(os.path.join(ROOT, name), "rb") as file:
-            digest.update(file.read())
-    return digest.hexdigest()
+class Part:
+    """A part of the environment: what its lock lists, and what has to be done beside that."""
+
+    def __init__(self, name: str, lock: str, prepare: Callable[[Part, bool], str]) -> None:
+        self.stamp = os.path.join(VENV, "icefield-%s.stamp" % name)
+        self.lock = os.path.join(ROOT, lock)
+        self._prepare = prepare
+
+    def prepare(self, *, fresh: bool) -> str:
+        """Does it all, and says what is there then."""
+        told = self._prepare(self, fresh)
+        write(self.stamp, self.fingerprint())
+        return told
+
+    def fingerprint(self) -> str:
+        """What it depends on: the lock, the metadata, this script, and where the checkout is."""
+        digest = hashlib.sha256(ROOT.encode())
+        for name in (self.lock, os.path.join(ROOT, "pyproject.toml"), os.path.abspath(__file__)):
+            with open(name, "rb") as file:
+                digest.update(file.read())
+        return digest.hexdigest()
+
+
+def prepare_run(part: Part, fresh: bool) -> str:
+    say("setting up in %s" % VENV)
+    make_environment(fresh=fresh)
+    install(part)
+    watched("installing icefield", [*installer(), "--no-deps", "-e", ROOT])
+    fetch_jars()
+    return ".venv/bin/icefield, %s" % check_java()
+
+
+def prepare_dev(part: Part, fresh: bool) -> str:
+    install(part)
+    return ".venv/bin/pytest"
+
+
+RUN = Part("setup", "requirements.lock", prepare_run)
+DEV = Part("dev", "requirements-dev.lock", prepare_dev)
 
 
 # --- the environment -------------------------------------------------------------------------------------------------
@@ -136,11 +179,32 @@ def works(python: str) -> bool:
 # --- what goes into it -----------------------------------------------------------------------------------------------
 
 
-def install() -> None:
-    pip = [VENV_PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar", "off"]
-    count = sum(1 for line in read(LOCK).splitlines() if line and not line.startswith("#"))
-    watched("installing %d packages" % count, [*pip, "-r", LOCK])
-    watched("installing icefield", [*pip, "--no-deps", "--no-build-isolation", "-e", ROOT])
+def install(part: Part) -> None:
+    count = sum(1 for line in read(part.lock).splitlines() if "==" in line and not line.startswith("#"))
+    what = "installing %d packages" % count
+    command = ["--require-hashes", "-r", part.lock]
+    if has_uv():
+        try:
+            return watched(what, [*installer(), *command])
+        except SetupError:  # a proxy or an index that pip is told about in a way of its own
+            os.remove(VENV_UV)
+    return watched("%s by pip" % what, [*installer(), STORED, *command])
+
+
+def installer() -> list[str]:
+    """What installs packages into the environment: uv, or pip where that cannot be had."""
+    if os.path.exists(VENV_UV):
+        # What it takes to build pyspark would leave 3 GB behind in the home of someone who never asked for uv.
+        cache = [] if os.environ.get("UV_CACHE_DIR") else ["--no-cache"]
+        return [VENV_UV, "pip", "install", *cache, "--python", VENV_PYTHON]
+    return [*VENV_PIP, "--progress-bar", "off"]
+
+
+def has_uv() -> bool:
+    """Whether uv is there, or could be fetched; a plain wheel, so that pip has it in a second or two."""
+    if not os.path.exists(VENV_UV):
+        quiet([*VENV_PIP, "--no-deps", "--only-binary=:all:", "uv==%s" % UV])
+    return quiet([VENV_UV, "--version"])
 
 
 def fetch_jars() -> None:
@@ -165,13 +229,24 @@ def say(text: str) -> None:
     print("  " + text, flush=True)
 
 
+def for_uv() -> dict[str, str]:
+    """The environment with what pip is told of indexes and certificates in the words of uv, which does not read it."""
+    told = dict(os.environ)
+    for theirs, ours in (("PIP_INDEX_URL", "UV_DEFAULT_INDEX"), ("PIP_EXTRA_INDEX_URL", "UV_INDEX"), ("PIP_CERT", "SSL_CERT_FILE")):
+        if told.get(theirs):
+            told.setdefault(ours, told[theirs])
+    return told
+
+
 def watched(what: str, command: list[str]) -> None:
     """Runs a slow command with its output in a log, and says every few seconds that it is still at it."""
     began = last = time.time()
     say("%s ..." % what)
     with open(LOG, "ab") as log:
         start = log.tell()
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=for_uv(), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
         try:
             while True:
                 try:

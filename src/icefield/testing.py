@@ -13,19 +13,22 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_, or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import SparkSession as _SparkSession
 from pyspark.sql import functions as F
 
-from icefield.declare import Accumulate, ByKey, Full, Refresh, append
+from icefield.declare import Accumulate, ByKey, Full, Ref, Refresh, declarations_of
 from icefield.declare.tables import parameters_of
-from icefield.engine.frames import empty_frame
-from icefield.engine.merging import measured, require_merging
-from icefield.engine.promises import require_keys_alone
+from icefield.engine.keyed import key_of
+from icefield.engine.promises.keys import measured, require_keys
+from icefield.engine.promises.rules import Call, prove, prove_finish
+from icefield.engine.promises.spark_plans import input_frame
 from icefield.engine.renewal import merged_halves
 from icefield.engine.rows import plain
 from icefield.engine.session import start_session
@@ -33,9 +36,10 @@ from icefield.errors import DeclarationError
 from icefield.graph import Edge, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     Batch = DataFrame | Mapping[str, DataFrame]
 
@@ -72,65 +76,182 @@ def assert_incremental(
     refresh: Refresh | None = None,
     seed: int = 0,
 ) -> None:
-    """The function keeps the promise of its refresh kind (`append()` unless another is given).
+    """The function keeps the promise of the refresh kind that it is declared with (or that is given).
 
-    A batch is a DataFrame, or for functions of several inputs a mapping of parameters to DataFrames. `append()`: any
-    batches, in any order, give what all at once give. `by_key(...)`: rows of some keys give the result's rows of those
-    keys. `accumulate(...)`: the measures of two halves merge into those of the whole.
+    A batch is what arrives for one run: a DataFrame, or for functions of several inputs a mapping of parameters to
+    DataFrames. First the promise is proven from Spark's plan, as a run does. Then the batches are replayed as runs
+    would take them in, in their order, and once more with late and repeated rows; after each of them the table must
+    hold what the function gives for everything that has arrived.
     """
     if not isinstance(batches, Sequence):
         raise TypeError("batches is a list, [frame, ...]: what arrives first, what arrives next")
-    kind = refresh or append()
+    kind, edges = _declared(function, refresh)
     parts = [_named(function, batch) for batch in batches]
     if not parts or isinstance(kind, Full):
         raise ValueError("full() promises nothing that could be tried" if parts else "there are no batches to try")
-    everything = {name: reduce(_union, [part[name] for part in parts]) for name in parts[0]}
-    whole = function(**everything)
     name = getattr(function, "__name__", "the function")
-    node = Node(name=name, refresh=kind.plain, edges=tuple(Edge(parameter=p, table=p) for p in everything))
-    _require_columns(node, whole)
-    chance = random.Random(seed)
-    match kind:
-        case ByKey():
-            cuts = [_of_some_keys(function, everything, whole, kind, chance) for _ in range(3)]
-        case Accumulate():
-            cuts = [(_merged(function, everything, node, seed + n), whole) for n in range(3)]
-        case _:
-            shuffled = chance.sample(parts, len(parts))
-            cuts = [(_added_up(function, cut), whole) for cut in (parts, shuffled, _halves(everything, seed))]
-    for given, wanted in cuts:
-        try:
-            assert_same_rows(given, wanted)
-        except AssertionError as difference:
-            raise AssertionError(
-                f"{name} does not keep the promise of {kind.kind}(): {difference} (seed {seed}); {_WAY_OUT[kind.kind]}"
-            ) from None
-    _require_shape(node, everything, function)
+    node = Node(name=name, refresh=kind.plain, edges=edges)
+    _require_proof(node, function, kind, {name: frame.schema for name, frame in parts[0].items()})
+    for told, history in _histories(parts, seed):
+        replay = _Replay(node, function)
+        for number, batch in enumerate(history, 1):
+            given, wanted = replay.take(batch)
+            _require_same(node, given, wanted, f"after batch {number} {told}, seed {seed}")
 
 
-def _require_columns(node: Node, whole: DataFrame) -> None:
-    """The keys, and of a merged table nothing but keys and measures."""
-    if gone := [key for key in node.keys if key not in whole.columns]:
+def _declared(function: Callable[..., DataFrame], refresh: Refresh | None) -> tuple[Refresh, tuple[Edge, ...]]:
+    """The refresh kind and the inputs, from the declaration where there is one."""
+    tables = declarations_of(function)
+    kinds = [refresh] if refresh is not None else list({repr(one.refresh): one.refresh for one in tables}.values())
+    if len(kinds) != 1:
+        raise ValueError(
+            f"{getattr(function, '__name__', 'the function')} declares "
+            + (f"{', '.join(one.name for one in tables)} with different refresh kinds" if tables else "no table")
+            + ": say which is meant, refresh=by_key(...)"
+        )
+    inputs = tables[0].inputs if tables else {}
+    return kinds[0], tuple(_edge(parameter, inputs.get(parameter)) for parameter in parameters_of(function))
+
+
+def _edge(parameter: str, given: object) -> Edge:
+    if isinstance(given, Ref):
+        return Edge(parameter=parameter, table=given.table, lookup=given.lookup, key=given.key, on=given.on)
+    return Edge(parameter=parameter, table=parameter)
+
+
+def _require_proof(
+    node: Node, function: Callable[..., DataFrame], kind: Refresh, schemas: Mapping[str, StructType]
+) -> None:
+    """What a run would refuse of it, whatever the batches show."""
+    spark = _SparkSession.active()
+    inputs = {edge.parameter: input_frame(spark, n, schemas[edge.parameter]) for n, edge in enumerate(node.edges)}
+    output = function(**inputs)
+    tables = {str(edge.table): schemas[edge.parameter] for edge in node.edges}
+    if gone := [key for key in node.keys if key not in output.columns]:
         raise AssertionError(f"{node.name} does not return the key {gone[0]}")
-    if isinstance(node.refresh, Accumulate):
-        _asserted(measured, node, whole)
-
-
-def _require_shape(node: Node, everything: Mapping[str, DataFrame], function: Callable[..., DataFrame]) -> None:
-    """What a run would refuse of it, whatever the batches show; how these were made is none of the function's."""
-    empty = {name: empty_frame(frame.sparkSession, frame.schema) for name, frame in everything.items()}
-    output = function(**empty)
-    if isinstance(node.refresh, Accumulate):
-        _asserted(require_merging, node, output)
-    elif isinstance(node.refresh, ByKey):
-        _asserted(require_keys_alone, node, empty, output)
-
-
-def _asserted(require: Callable[..., object], *given: object) -> None:
     try:
-        require(*given)
+        if isinstance(kind, Accumulate):
+            measures = measured(node, output)
+            if kind.finish is not None:
+                rows = input_frame(spark, 0, measures)
+                prove_finish(node, rows, kind.finish(rows))
+        if node.keys:
+            require_keys(node, inputs, {**tables, node.name: output.schema})
+        prove(Call(node=node, function=function, inputs=inputs, output=output))
     except DeclarationError as error:
         raise AssertionError(f"{error.what}; {error.remedy}") from None
+
+
+def _histories(parts: Sequence[Mapping[str, DataFrame]], seed: int) -> Iterator[tuple[str, list[dict[str, DataFrame]]]]:
+    """The batches as they are given, and once more in another order: some rows come late, and some come twice."""
+    whole = [{name: _held(frame) for name, frame in part.items()} for part in parts]
+    yield "in order", whole
+    chance = random.Random(seed)
+    first, late = _halves(whole[0], chance)
+    shuffled = chance.sample([first, *whole[1:]], len(whole))
+    yield "with late and repeated rows", [*shuffled, late, chance.choice(whole)]
+
+
+def _held(frame: DataFrame) -> DataFrame:
+    """The rows as they are now: what made them is none of the function's."""
+    return frame.sparkSession.createDataFrame(frame.collect(), frame.schema)
+
+
+def _halves(batch: Mapping[str, DataFrame], chance: random.Random) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
+    halves: tuple[dict[str, DataFrame], dict[str, DataFrame]] = ({}, {})
+    for name, frame in batch.items():
+        found = frame.collect()
+        chance.shuffle(found)
+        middle = (len(found) + 1) // 2
+        for half, some in zip(halves, (found[:middle], found[middle:]), strict=True):
+            half[name] = frame.sparkSession.createDataFrame(some, frame.schema)
+    return halves
+
+
+@dataclass(slots=True)
+class _Replay:
+    """A table as runs keep it, and everything that has arrived."""
+
+    node: Node
+    function: Callable[..., DataFrame]
+    arrived: dict[str, DataFrame] = field(default_factory=dict)
+    table: DataFrame | None = None
+
+    def take(self, batch: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
+        """One run: the table as it is kept then, and as it has to be."""
+        before = dict(self.arrived)
+        self.arrived = {name: _union(before[name], rows) if before else rows for name, rows in batch.items()}
+        wanted = self.function(**self.arrived)
+        rebuilt = any(
+            e.lookup and not self._is_followed(e) and not batch[e.parameter].isEmpty() for e in self.node.edges
+        )
+        if self.table is None or rebuilt:
+            self.table = _held(wanted)
+        else:
+            self.table = _held(self._advanced(self.table, batch))
+        return self.table, wanted
+
+    def _is_followed(self, edge: Edge) -> bool:
+        return bool(edge.on) and isinstance(self.node.refresh, ByKey)
+
+    def _advanced(self, table: DataFrame, batch: Mapping[str, DataFrame]) -> DataFrame:
+        new = {e.parameter: self.arrived[e.parameter] if e.lookup else batch[e.parameter] for e in self.node.edges}
+        if isinstance(self.node.refresh, ByKey):
+            return self._replaced(table, self._touched(batch))
+        if isinstance(self.node.refresh, Accumulate):
+            return merged_halves(self.node, table, self.function(**new).select(*table.columns), table.schema)
+        return _union(table, self.function(**new))
+
+    def _touched(self, batch: Mapping[str, DataFrame]) -> list[tuple[Any, ...]]:
+        """The keys of what arrived, and those of rows that carry a changed value of a lookup."""
+        found: set[tuple[Any, ...]] = set()
+        for edge in self.node.edges:
+            rows = batch[edge.parameter]
+            if not edge.lookup:
+                found |= _values(rows.select(*self._key(edge, rows).values()))
+            elif self._is_followed(edge):
+                changed = _values(rows.select(*edge.on))
+                for other in self.node.edges:
+                    carrier = self.arrived[other.parameter]
+                    if not other.lookup and set(edge.on) <= set(carrier.columns):
+                        some = _among(carrier, [F.col(name) for name in edge.on], changed)
+                        found |= _values(some.select(*self._key(other, carrier).values()))
+        return sorted(found, key=repr)
+
+    def _replaced(self, table: DataFrame, touched: Sequence[tuple[Any, ...]]) -> DataFrame:
+        given = {}
+        for edge in self.node.edges:
+            rows = self.arrived[edge.parameter]
+            given[edge.parameter] = rows if edge.lookup else _among(rows, list(self._key(edge, rows).values()), touched)
+        own = [F.col(f"`{key}`") for key in self.node.keys]
+        stay = table.where(~_is_among(own, touched))
+        return _union(stay, self.function(**given).select(*table.columns))
+
+    def _key(self, edge: Edge, rows: DataFrame) -> dict[str, Column]:
+        return {key: F.expr(text) for key, text in key_of(self.node, edge, rows.columns).items()}
+
+
+def _values(rows: DataFrame) -> set[tuple[Any, ...]]:
+    return {tuple(row) for row in rows.collect()}
+
+
+def _among(rows: DataFrame, columns: Sequence[Column], values: Iterable[tuple[Any, ...]]) -> DataFrame:
+    return rows.where(_is_among(columns, values))
+
+
+def _is_among(columns: Sequence[Column], values: Iterable[tuple[Any, ...]]) -> Column:
+    each = [reduce(and_, [c.eqNullSafe(F.lit(v)) for c, v in zip(columns, row, strict=True)]) for row in values]
+    return reduce(or_, each, F.lit(False))  # noqa: FBT003 - Spark's literal
+
+
+def _require_same(node: Node, given: DataFrame, wanted: DataFrame, when: str) -> None:
+    try:
+        assert_same_rows(given, wanted)
+    except AssertionError as difference:
+        raise AssertionError(
+            f"{node.name} does not keep the promise of {node.refresh.kind}(): {difference} ({when});"
+            f" {_WAY_OUT[node.refresh.kind]}"
+        ) from None
 
 
 _WAY_OUT = {
@@ -147,52 +268,9 @@ def _union(one: DataFrame, other: DataFrame) -> DataFrame:
 def _named(function: Callable[..., DataFrame], batch: Batch) -> dict[str, DataFrame]:
     known = parameters_of(function)
     if not isinstance(batch, Mapping):
+        if len(known) > 1:
+            raise ValueError(f"the function has the inputs {', '.join(known)}: a batch is a mapping of them to frames")
         return {known[0]: batch}
     if set(batch) != set(known):
         raise ValueError(f"a batch has {', '.join(batch)}, and the function's inputs are {', '.join(known)}")
     return dict(batch)
-
-
-def _added_up(function: Callable[..., DataFrame], parts: Sequence[Mapping[str, DataFrame]]) -> DataFrame:
-    return reduce(_union, [function(**part) for part in parts])
-
-
-def _of_some_keys(
-    function: Callable[..., DataFrame],
-    everything: Mapping[str, DataFrame],
-    whole: DataFrame,
-    kind: ByKey,
-    chance: random.Random,
-) -> tuple[DataFrame, DataFrame]:
-    """The function over the inputs' rows of some keys, and the whole result's rows of them."""
-    known = sorted({tuple(row) for row in whole.select(*kind.keys).collect()}, key=repr)
-    chosen = chance.sample(known, (len(known) + 1) // 2)
-    columns = {name: F.expr(kind.expressions.get(name, f"`{name}`")) for name in kind.keys}
-
-    def some(rows: DataFrame, key: Mapping[str, Column]) -> DataFrame:
-        each = [
-            reduce(and_, [key[n].eqNullSafe(F.lit(v)) for n, v in zip(kind.keys, row, strict=True)]) for row in chosen
-        ]
-        return rows.where(reduce(or_, each, F.lit(False)))  # noqa: FBT003 - Spark's literal
-
-    given = {name: some(rows, columns) for name, rows in everything.items()}
-    return function(**given), some(whole, {name: F.col(name) for name in kind.keys})
-
-
-def _merged(
-    function: Callable[..., DataFrame], everything: Mapping[str, DataFrame], node: Node, seed: int
-) -> DataFrame:
-    one, other = (function(**half) for half in _halves(everything, seed))
-    return merged_halves(node, one, other, one.schema)
-
-
-def _halves(everything: Mapping[str, DataFrame], seed: int) -> list[dict[str, DataFrame]]:
-    """Two halves that are the same whenever they are evaluated."""
-    halves: list[dict[str, DataFrame]] = [{}, {}]
-    for name, frame in everything.items():
-        all_rows = frame.collect()
-        random.Random(seed).shuffle(all_rows)
-        middle = len(all_rows) // 2
-        for half, rows in zip(halves, (all_rows[:middle], all_rows[middle:]), strict=True):
-            half[name] = frame.sparkSession.createDataFrame(rows, frame.schema)
-    return halves

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from icefield import accumulate, by_key, full
+from icefield import accumulate, append, by_key, full, lookup, table
 from icefield.testing import assert_incremental
 
 pytestmark = pytest.mark.spark
@@ -29,7 +29,7 @@ def ranked(rows: Any) -> Any:
 
 def test_by_key(batches: list[Any]) -> None:
     assert_incremental(by_k, batches, refresh=by_key("k"))
-    with pytest.raises(AssertionError, match=r"ranked does not keep the promise of by_key\(\)"):
+    with pytest.raises(AssertionError, match=r"ranked is declared by_key\('k'\), but its function uses a window over all rows"):
         assert_incremental(ranked, batches, refresh=by_key("k"))
 
 
@@ -56,7 +56,7 @@ def test_accumulate_of_two_inputs(batches: list[Any]) -> None:
     def means(left: Any, right: Any) -> Any:
         return left.unionByName(right).groupBy("k").agg(F.avg("n").cast("DECIMAL(20,6)").alias("n"))
 
-    with pytest.raises(AssertionError, match=r"means does not keep the promise of accumulate\(\)"):
+    with pytest.raises(AssertionError, match="which does not merge by sum"):
         assert_incremental(means, given, refresh=accumulate("k", n="sum"))
 
 
@@ -73,7 +73,7 @@ REFUSED = {
     "whatever the batches show": (unlike, accumulate("k", n="count"), "does not merge by sum"),
     "a column that is no measure": (by_k, accumulate("k", n="sum"), "kinds is neither key nor measure"),
     "no key": (without_key, by_key("k"), "does not return the key k"),
-    "a limit": (lambda rows: rows.orderBy("n").limit(100), by_key("k"), "only so many rows"),
+    "a limit": (lambda rows: rows.orderBy("n").limit(100), by_key("k"), "takes only some of the rows"),
 }
 
 
@@ -82,6 +82,49 @@ def test_what_a_run_would_refuse(batches: list[Any], case: str) -> None:
     function, refresh, told = REFUSED[case]
     with pytest.raises(AssertionError, match=told):
         assert_incremental(function, batches, refresh=refresh)
+
+
+@table("gold.kinds", refresh=by_key("k"))
+def declared(rows: Any) -> Any:
+    return rows.groupBy("k").agg(F.count_distinct("g").alias("kinds"))
+
+
+@table("gold.named", refresh=by_key("k"), inputs={"names": lookup("bronze.names", on="g")})
+def named(rows: Any, names: Any) -> Any:
+    return rows.select("k", "g").join(names, "g", "left")
+
+
+@table("gold.b", refresh=append())
+@table("gold.a", refresh=by_key("k"))
+def two_tables(rows: Any) -> Any:
+    return rows
+
+
+def test_the_refresh_kind_and_the_inputs_come_from_the_declaration(spark: Any, batches: list[Any]) -> None:
+    assert_incremental(declared, batches)
+    names = [spark.createDataFrame(rows, "g STRING, name STRING") for rows in ([("a", "A")], [("b", "B"), ("c", "C")])]
+    assert_incremental(named, [{"rows": rows, "names": some} for rows, some in zip(batches, names, strict=True)])
+    with pytest.raises(ValueError, match="declares gold.a, gold.b with different refresh kinds"):
+        assert_incremental(two_tables, batches)
+    with pytest.raises(ValueError, match="by_k declares no table: say which is meant"):
+        assert_incremental(by_k, batches)
+
+
+def counted_in_batches(rows: Any) -> Any:
+    """Right as long as a key comes in one batch."""
+
+    def count(parts: Any) -> Any:
+        for part in parts:
+            yield part.groupby("k", dropna=False).size().reset_index(name="n")
+
+    return rows.coalesce(1).select("k").mapInPandas(count, "k BIGINT, n BIGINT")
+
+
+def test_what_is_trusted_is_replayed_with_late_and_repeated_rows(spark: Any) -> None:
+    apart = [spark.createDataFrame(rows, "k BIGINT") for rows in ([(1,), (2,)], [(3,)])]
+    assert_incremental(counted_in_batches, apart, refresh=by_key("k", trusted=True))
+    with pytest.raises(AssertionError, match=r"does not keep the promise of append\(\).*with late and repeated rows"):
+        assert_incremental(counted_in_batches, apart, refresh=append(trusted=True))
 
 
 def test_what_cannot_be_tried(batches: list[Any]) -> None:

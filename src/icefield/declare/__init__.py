@@ -22,6 +22,7 @@ from icefield.declare.columns import parse_columns as parse_columns
 from icefield.declare.inputs import Ref as Ref
 from icefield.declare.inputs import lookup as lookup
 from icefield.declare.inputs import ref as ref
+from icefield.declare.limits import Limit as Limit
 from icefield.declare.options import Otherwise as Otherwise
 from icefield.declare.partitions import Partition as Partition
 from icefield.declare.partitions import parse_partition as parse_partition
@@ -31,6 +32,7 @@ from icefield.declare.refresh import Accumulate as Accumulate
 from icefield.declare.refresh import Append as Append
 from icefield.declare.refresh import ByKey as ByKey
 from icefield.declare.refresh import Full as Full
+from icefield.declare.refresh import Incremental as Incremental
 from icefield.declare.refresh import Keyed as Keyed
 from icefield.declare.refresh import Refresh as Refresh
 from icefield.declare.refresh import accumulate as accumulate
@@ -46,4 +48,5 @@ from icefield.declare.sources import Files as Files
 from icefield.declare.sources import Source as Source
 from icefield.declare.sources import files as files
 from icefield.declare.tables import Table as Table
+from icefield.declare.tables import declarations_of as declarations_of
 from icefield.declare.tables import table as table

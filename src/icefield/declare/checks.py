@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
+from icefield.declare.limits import Limit, limit_of
 from icefield.declare.literals import quoted, shown, sql_literal
 from icefield.declare.options import Otherwise, must_be_one_of, texts
 from icefield.declare.registry import caller
@@ -15,10 +16,14 @@ from icefield.errors import InvalidOption
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A statement; `otherwise` is None where the table's own default applies."""
+    """A statement; `otherwise` is None where the table's own default applies.
+
+    `at_most`: how many rows may fail before it warns or fails; None: not one.
+    """
 
     name: str
     otherwise: Otherwise | None = None
+    at_most: Limit | None = None
 
     @property
     def outcomes(self) -> tuple[Otherwise, ...]:
@@ -126,23 +131,32 @@ class Reconciles(Check):
         return tuple(self.amounts)
 
 
-def expect(name: str, predicate: str, otherwise: Otherwise | None = None) -> Check:
-    """A row check in Spark SQL: `expect("amount is positive", "amount > 0")`; it fails only where FALSE."""
+def expect(name: str, predicate: str, otherwise: Otherwise | None = None, *, at_most: int | str | None = None) -> Check:
+    """A row check in Spark SQL: `expect("amount is positive", "amount > 0")`; it fails only where FALSE.
+
+    `at_most=100` or `at_most="1%"`: so many rows may fail before the check warns or fails.
+    """
     _must_say(name, predicate, "expect", "predicate")
-    return RowCheck(name=name, predicate=predicate, otherwise=_outcome(otherwise))
+    return RowCheck(name=name, predicate=predicate, otherwise=_outcome(otherwise), at_most=_limit(at_most))
 
 
-def not_null(*columns: str, otherwise: Otherwise | None = None) -> Check:
+def not_null(*columns: str, otherwise: Otherwise | None = None, at_most: int | str | None = None) -> Check:
     """Each of the columns has a value: `not_null("order_id", "amount")`."""
-    outcome = _outcome(otherwise)
+    outcome, limit = _outcome(otherwise), _limit(at_most)
     rows = tuple(
-        RowCheck(name=f"{c} is not null", predicate=f"{quoted(c)} IS NOT NULL", columns=(c,), otherwise=outcome)
+        RowCheck(
+            name=f"{c} is not null",
+            predicate=f"{quoted(c)} IS NOT NULL",
+            columns=(c,),
+            otherwise=outcome,
+            at_most=limit,
+        )
         for c in _at_least_one(columns, "not_null")
     )
     return rows[0] if len(rows) == 1 else RowChecks(name=", ".join(row.name for row in rows), rows=rows)
 
 
-def one_of(column: str, *values: object, otherwise: Otherwise | None = None) -> Check:
+def one_of(column: str, *values: object, otherwise: Otherwise | None = None, at_most: int | str | None = None) -> Check:
     """The column is one of the values: `one_of("status", "paid", "open")`; NULL fails unless None is listed."""
     _at_least_one((column,), "one_of")
     listed = ", ".join(sql_literal(value) for value in values if value is not None)
@@ -153,10 +167,23 @@ def one_of(column: str, *values: object, otherwise: Otherwise | None = None) -> 
     inside = f"{quoted(column)} IN ({listed})" if listed else "FALSE"
     null = f"{quoted(column)} IS NULL OR " if None in values else f"{quoted(column)} IS NOT NULL AND "
     name = f"{column} is one of {', '.join(shown(value) for value in values)}"
-    return RowCheck(name=name, predicate=null + inside, columns=(column,), otherwise=_outcome(otherwise))
+    return RowCheck(
+        name=name,
+        predicate=null + inside,
+        columns=(column,),
+        otherwise=_outcome(otherwise),
+        at_most=_limit(at_most),
+    )
 
 
-def between(column: str, low: object, high: object, otherwise: Otherwise | None = None) -> Check:
+def between(
+    column: str,
+    low: object,
+    high: object,
+    otherwise: Otherwise | None = None,
+    *,
+    at_most: int | str | None = None,
+) -> Check:
     """The column lies between two values, both included: `between("rate", 0, 1)`; NULL passes."""
     _at_least_one((column,), "between")
     if isinstance(low, int | float | Decimal) and isinstance(high, int | float | Decimal) and low > high:
@@ -170,24 +197,36 @@ def between(column: str, low: object, high: object, otherwise: Otherwise | None 
         predicate=f"{quoted(column)} BETWEEN {sql_literal(low)} AND {sql_literal(high)}",
         columns=(column,),
         otherwise=_outcome(otherwise),
+        at_most=_limit(at_most),
     )
 
 
-def unique(*columns: str, otherwise: Otherwise | None = None) -> Check:
-    """No two rows agree in the columns: `unique("order_id")`; set aside or dropped, the first arrival stays."""
+def unique(*columns: str, otherwise: Otherwise | None = None, at_most: int | str | None = None) -> Check:
+    """No two rows agree in the columns: `unique("order_id")`; set aside or dropped, the first arrival stays.
+
+    Rows with a NULL in one of the columns are not compared.
+    """
     names = _at_least_one(columns, "unique")
-    return Unique(name=f"{', '.join(names)} is unique", columns=names, otherwise=_outcome(otherwise))
+    name = f"{', '.join(names)} is unique"
+    return Unique(name=name, columns=names, otherwise=_outcome(otherwise), at_most=_limit(at_most))
 
 
 def references(
-    column: str, to: str, *, of: str | None = None, where: str = "true", otherwise: Otherwise | None = None
+    column: str,
+    to: str,
+    *,
+    of: str | None = None,
+    where: str = "true",
+    otherwise: Otherwise | None = None,
+    at_most: int | str | None = None,
 ) -> Check:
     """Every value occurs in that column of another table: `references("customer_id", to="silver.customers")`."""
     _at_least_one((column,), "references")
     owner = f" of {of}" if of else ""
     condition = "" if where == "true" else f" where {where}"
     name = f"{column}{owner}{condition} is in {to}"
-    return References(name=name, column=column, to=to, of=of, where=where, otherwise=_outcome(otherwise))
+    outcome, limit = _outcome(otherwise), _limit(at_most)
+    return References(name=name, column=column, to=to, of=of, where=where, otherwise=outcome, at_most=limit)
 
 
 def expect_table(name: str, aggregate: str, otherwise: Otherwise | None = None) -> Check:
@@ -238,6 +277,10 @@ def _outcome(otherwise: Otherwise | None) -> Otherwise | None:
     if otherwise is not None:
         must_be_one_of("otherwise", otherwise)
     return otherwise
+
+
+def _limit(at_most: object) -> Limit | None:
+    return limit_of("at_most", at_most)
 
 
 def _at_least_one(columns: tuple[str, ...], function: str) -> tuple[str, ...]:

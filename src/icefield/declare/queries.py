@@ -23,6 +23,8 @@ class Query:
     text: str = field(repr=False)
     parameters: tuple[str, ...]
     location: Location
+    #: The tables that it was declared as.
+    declares: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def __name__(self) -> str:

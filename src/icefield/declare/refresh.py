@@ -31,12 +31,23 @@ class Refresh:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Append(Refresh):
+class Incremental(Refresh):
+    """A kind that promises something of the function.
+
+    The promise is proven from Spark's plan. `trusted` lets a function pass that the plan cannot tell about; it changes
+    no row, so it is no part of the fingerprint.
+    """
+
+    trusted: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append(Incremental):
     """The function of the new rows is added; rows do not depend on one another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keyed(Refresh):
+class Keyed(Incremental):
     """The rows of a key depend on the inputs' rows of that key alone; `expressions` say where a key is computed."""
 
     keys: tuple[str, ...]
@@ -65,13 +76,21 @@ class Full(Refresh):
     """Everything is computed again."""
 
 
-def append() -> Refresh:
-    """Add the function of the new rows; for functions where each row stands alone."""
-    return Append()
+def append(*, trusted: bool = False) -> Refresh:
+    """Add the function of the new rows; for functions where each row stands alone.
+
+    `trusted`: take a function that Spark's plan cannot tell about, such as one with `mapInPandas`.
+    """
+    _must_be_flag("append", trusted)
+    return Append(trusted=trusted)
 
 
-def by_key(*columns: str, **expressions: str) -> Refresh:
-    """Compute again the rows of changed keys: `by_key("id")`, or `by_key(day="to_date(sold_at)")` over an input."""
+def by_key(*columns: str, trusted: bool = False, **expressions: str) -> Refresh:
+    """Compute again the rows of changed keys: `by_key("id")`, or `by_key(day="to_date(sold_at)")` over an input.
+
+    `trusted`: take a function that Spark's plan cannot tell about; it is then tried on your data.
+    """
+    _must_be_flag("by_key", trusted)
     keys = (*columns, *expressions)
     _must_be_keys("by_key", keys)
     for name, expression in expressions.items():
@@ -81,11 +100,17 @@ def by_key(*columns: str, **expressions: str) -> Refresh:
                 where=str(caller()),
                 remedy=f'write {name}="to_date(sold_at)", or just "{name}" where the inputs have that column',
             )
-    return ByKey(keys=keys, expressions=dict(expressions))
+    return ByKey(keys=keys, expressions=dict(expressions), trusted=trusted)
 
 
-def accumulate(*keys: str, finish: Callable[[Any], Any] | None = None, **measures: Merge) -> Refresh:
-    """Merge measures of new rows into the stored ones, by key: `accumulate("product_id", sold="sum", last="max")`."""
+def accumulate(
+    *keys: str, finish: Callable[[Any], Any] | None = None, trusted: bool = False, **measures: Merge
+) -> Refresh:
+    """Merge measures of new rows into the stored ones, by key: `accumulate("product_id", sold="sum", last="max")`.
+
+    `trusted`: take a function that Spark's plan cannot tell about; it is then tried on your data.
+    """
+    _must_be_flag("accumulate", trusted)
     _must_be_keys("accumulate", keys)
     if not measures:
         raise InvalidOption(
@@ -113,12 +138,21 @@ def accumulate(*keys: str, finish: Callable[[Any], Any] | None = None, **measure
             remedy="give it a function of the merged measures that returns the table's columns",
         )
     merged = {name: _SAME.get(merge, merge) for name, merge in measures.items()}
-    return Accumulate(keys=keys, measures=merged, finish=finish)
+    return Accumulate(keys=keys, measures=merged, finish=finish, trusted=trusted)
 
 
 def full() -> Refresh:
     """Compute the table again from all of its inputs whenever one of them changed."""
     return Full()
+
+
+def _must_be_flag(kind: str, trusted: object) -> None:
+    if not isinstance(trusted, bool):
+        raise InvalidOption(
+            f"{kind}(trusted={trusted!r}): `trusted` is a reserved word, not a column or measure",
+            where=str(caller()),
+            remedy=f"write {kind}(..., trusted=True), or give the column another name in the function",
+        )
 
 
 def _must_be_keys(kind: str, keys: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from icefield.declare.checks import Check, Unique, flatten
 from icefield.declare.columns import Column, parse_columns
 from icefield.declare.inputs import Ref
+from icefield.declare.limits import Limit, limit_of
 from icefield.declare.options import Otherwise, must_be_one_of, texts
 from icefield.declare.partitions import parse_partition
 from icefield.declare.queries import Query
@@ -48,6 +49,8 @@ class Table:
     partitioned_by: tuple[str, ...]
     volatile: tuple[str, ...]
     tags: tuple[str, ...]
+    max_rejected: Limit | None
+    renamed: Mapping[str, str]
     comment: str
     location: Location
 
@@ -69,8 +72,14 @@ def table(
     partitioned_by: Sequence[str] = (),
     volatile: Sequence[str] = (),
     tags: Sequence[str] = (),
+    max_rejected: int | str | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> Callable[[F], F]:
-    """Declare the table that a function makes; the function itself is returned unchanged."""
+    """Declare the table that a function makes; the function itself is returned unchanged.
+
+    `max_rejected=100` or `"5%"`: if checks reject more rows than that, the run fails. `renamed={"amount": "price"}`:
+    the column `amount` used to be called `price`, and keeps its stored values.
+    """
     location = caller()
     _must_be_a_name(name)
     must_be_one_of("otherwise", otherwise)
@@ -89,6 +98,8 @@ def table(
         partitioned_by=tuple(str(parse_partition(part)) for part in texts("partitioned_by", partitioned_by)),
         volatile=texts("volatile", volatile),
         tags=texts("tags", tags),
+        max_rejected=limit_of("max_rejected", max_rejected),
+        renamed=_renamed(renamed),
         location=location,
     )
     return _waiting_for_its_function(name, location, build)
@@ -103,12 +114,34 @@ def _waiting_for_its_function(name: str, location: Location, build: Callable[...
 
     def declare(function: F) -> F:
         _must_be_a_function(name, function, location)
+        declared: Table = build(function=function, comment=_comment_of(function))
         if registry is not None:
             registry.unapplied.pop(token, None)
-            registry.tables.append(build(function=function, comment=_comment_of(function)))
+            registry.tables.append(declared)
+        _remember(function, declared)
         return function
 
     return declare
+
+
+#: Where a function keeps what it declares, for tests that call it; nothing of it is part of what the function means.
+DECLARES = "__icefield_tables__"
+
+
+def _remember(function: Any, declared: Table) -> None:
+    if isinstance(function, Query):
+        function.declares.append(declared)
+        return
+    try:
+        vars(function).setdefault(DECLARES, []).append(declared)
+    except TypeError:  # a callable without attributes of its own declares as well, and is asked for its refresh kind
+        return
+
+
+def declarations_of(function: Any) -> tuple[Table, ...]:
+    """The tables that a function declares."""
+    found = function.declares if isinstance(function, Query) else getattr(function, DECLARES, ())
+    return tuple(found)
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -174,6 +207,26 @@ def _inputs(inputs: Mapping[str, Input] | None) -> dict[str, Input]:
     return dict(inputs)
 
 
+def _renamed(renamed: Mapping[str, str] | None) -> dict[str, str]:
+    if renamed is None:
+        return {}
+    pairs = list(renamed.items()) if isinstance(renamed, Mapping) else [(renamed, None)]
+    for new, old in pairs:
+        if not isinstance(new, str) or not isinstance(old, str) or not new or not old or new == old:
+            raise InvalidOption(
+                f"renamed={renamed!r} does not map new column names to old ones",
+                where=str(caller()),
+                remedy='write renamed={"amount": "price"} for a column `amount` that used to be called `price`',
+            )
+    if len({old for _, old in pairs}) < len(pairs) or set(renamed) & set(renamed.values()):
+        raise InvalidOption(
+            f"renamed={dict(renamed)!r} names a column twice",
+            where=str(caller()),
+            remedy="give each renamed column one old and one new name",
+        )
+    return dict(renamed)
+
+
 def _a_source_in(inputs: Mapping[str, Input] | None) -> bool:
     return isinstance(inputs, Mapping) and any(isinstance(given, Source) for given in inputs.values())
 
@@ -212,6 +265,13 @@ def _refuse_impossible_outcome(check: Check, default: Otherwise, *, has_source: 
             "single row to set aside",
             where=str(caller()),
             remedy='write otherwise="warn" or otherwise="fail"',
+        )
+    if check.at_most is not None and (check.otherwise or default) in ("drop", "quarantine"):
+        raise InvalidOption(
+            f"check `{check.name}` has at_most=, but takes the rows that fail out of the table",
+            where=str(caller()),
+            remedy='write otherwise="warn" or otherwise="fail" for it, or limit what the table may reject:'
+            ' table(..., max_rejected="5%")',
         )
     if isinstance(check, Unique) and not has_source and (check.otherwise or default) in ("drop", "quarantine"):
         raise InvalidOption(

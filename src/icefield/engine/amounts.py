@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from icefield.engine.lineage import analysed, children_of, expressions, has_subquery, items
-from icefield.engine.promises import CHANGING
-from icefield.engine.tables import text
+from icefield.engine.promises.spark_plans import analysed, children_of, items, sees_rows_alone
+from icefield.engine.sql import text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,7 +101,7 @@ def _parts_of(rows: DataFrame, expression: str) -> _Parts | None:
     """What an expression is made of; None where it does not follow from such parts, or depends on the clock."""
     frame = rows.alias(_ROWS).selectExpr(f"{expression} AS value")
     plan = analysed(frame)
-    if plan.nodeName() != "Aggregate" or has_subquery(frame) or not expressions(frame).isdisjoint(CHANGING):
+    if plan.nodeName() != "Aggregate" or not sees_rows_alone(frame):
         return None
     (entry,) = items(plan.aggregateExpressions())
     value = entry.child() if entry.nodeName() == "Alias" else entry

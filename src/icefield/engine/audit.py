@@ -16,11 +16,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from icefield.declare import ExpectTable, FreshWithin, Reconciles, References, RowCheck, Unique
-from icefield.engine.analyse import first_line
+from icefield.engine.promises.analyse import first_line
 from icefield.engine.quality import SPLITTING, failing_checks
 from icefield.engine.references import Held, missing
 from icefield.engine.repeats import Keys, repeated_rows
-from icefield.engine.tables import quoted
+from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from icefield.engine.tables import quoted
+from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

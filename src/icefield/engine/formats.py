@@ -10,7 +10,7 @@ from icefield.declare import format_columns
 from icefield.engine import parse
 from icefield.engine.frames import Cell, small_frame
 from icefield.engine.origin import ARRIVAL, ORIGIN, PROBLEM, RAW, ROW
-from icefield.engine.tables import quoted
+from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
-from icefield.engine.tables import quoted, text
+from icefield.engine.sql import quoted, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

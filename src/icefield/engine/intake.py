@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from icefield.engine import formats
 from icefield.engine.frames import empty_frame
-from icefield.engine.lineage import hands_through
 from icefield.engine.origin import ARRIVAL, IDENTITY, PROBLEM, RAW, ROW
+from icefield.engine.promises.spark_plans import hands_through
 from icefield.engine.reading import fetch_raw
 from icefield.engine.scratch import Folder, Stored, store
-from icefield.engine.tables import quoted
+from icefield.engine.sql import quoted
 from icefield.lake.numbers import distinct
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from icefield.declare import Keyed
 from icefield.engine.repeats import SMALL, key_codes, small
 from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import are_plain
-from icefield.engine.tables import quoted
+from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

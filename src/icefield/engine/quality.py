@@ -22,7 +22,8 @@ from icefield.engine.origin import FATE, IDENTITY, MALFORMED, REASONS, visible
 from icefield.engine.repair import discard, mend
 from icefield.engine.repeats import Keys, flagged, hashes_of, late, small
 from icefield.engine.scratch import store
-from icefield.engine.tables import FEW_ROWS, quoted, text
+from icefield.engine.sql import quoted, text
+from icefield.engine.tables import FEW_ROWS
 from icefield.errors import RowsLost
 from icefield.lake.numbers import distinct
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from icefield.engine.lineage import expressions, has_subquery
-from icefield.engine.promises import CHANGING
+from icefield.engine.promises.spark_plans import sees_rows_alone
 from icefield.engine.scratch import store
 from icefield.engine.seen import IN_MEMORY
-from icefield.engine.tables import quoted
+from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +52,7 @@ def missing(check: References, rows: Seen, others: Seen, held: Held, scratch: Pa
 def _key(check: References, rows: DataFrame) -> str | None:
     """By what it is remembered; None where the rows it is about depend on more than the rows."""
     chosen = rows.where(check.where)
-    if has_subquery(chosen) or not expressions(chosen).isdisjoint(CHANGING):
+    if not sees_rows_alone(chosen):
         return None
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
     return f"{check.column} of {check.of or 'it'} where {check.where} to {check.to} in {zone}"

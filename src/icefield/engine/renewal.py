@@ -16,7 +16,7 @@ from icefield.engine.difference import ADDED, REMOVED
 from icefield.engine.keyed import KeySet, key_of, key_set, keys_in
 from icefield.engine.repeats import sent
 from icefield.engine.scratch import Stored, store
-from icefield.engine.tables import quoted
+from icefield.engine.sql import quoted
 from icefield.errors import PromiseBroken
 
 if TYPE_CHECKING:

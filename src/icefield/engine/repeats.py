@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from icefield.engine.origin import ARRIVAL, ROW
-from icefield.engine.tables import quoted
+from icefield.engine.sql import quoted
 from icefield.lake.numbers import repeated
 
 if TYPE_CHECKING:

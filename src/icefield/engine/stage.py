@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from icefield.declare import Files
 from icefield.engine import intake, quality
-from icefield.engine.analyse import misfit
 from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import keep, numbered, trim
 from icefield.engine.difference import difference, same_rows
 from icefield.engine.filed import filed
 from icefield.engine.landing import files_taken, require_unchanged
-from icefield.engine.naming import require_same_columns
 from icefield.engine.origin import visible
+from icefield.engine.promises.analyse import misfit
+from icefield.engine.promises.naming import require_same_columns
+from icefield.engine.promises.trial import try_append, try_promise
 from icefield.engine.renewal import Renewal
 from icefield.engine.scratch import store
 from icefield.engine.staged import Staged
 from icefield.engine.tables import Published
-from icefield.engine.trial import try_promise
 from icefield.engine.update import Updated, update
 from icefield.failpoint import failpoint
 from icefield.graph import changes_of, measures_of, quarantine_of
@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from icefield.engine.intake import Landed
+    from icefield.engine.promises.rules import Proof
     from icefield.engine.quality import Split
     from icefield.engine.receive import Received, Receiver
     from icefield.engine.repair import Decided
     from icefield.engine.scratch import Stored
     from icefield.engine.tables import Tables
     from icefield.graph import Node
+    from icefield.graph.state import Promise
     from icefield.plan import Step
 
 
@@ -64,8 +66,8 @@ class Stage:
     measures: Mapping[str, StructType]
     #: Accumulating tables whose measures are kept beside them.
     apart: frozenset[str]
-    #: Whether a keyed table's promise needs no trial.
-    is_proven: Callable[[Node], bool]
+    #: Of each incremental table of the run: whether its promise is proven, or trusted.
+    promises: Mapping[str, Proof]
     #: Tables that tell what they removed and added, with those that follow them.
     followed: Mapping[str, tuple[str, ...]]
     started_ms: int
@@ -77,6 +79,10 @@ class Stage:
     @property
     def run(self) -> str:
         return self.tables.branch.run
+
+    def is_proven(self, node: Node) -> bool:
+        """Whether a table's promise needs no trial."""
+        return self.promises.get(node.name) == "proven"
 
     def carry_out(self, node: Node, step: Step, state: TableState | None, inputs: Mapping[str, TableState]) -> Staged:
         """Does what the step says; nobody sees any of it before the run is published."""
@@ -91,22 +97,23 @@ class Stage:
                 return self._staged_update(node, step, state, done, consumed)
             step = step.as_rebuild(done)
         landed = self._land(node, received) if received is not None else None
-        output, beside = self._computed(node, step, landed)
+        frames = self._frames(node, step, landed)
+        output, beside = self._computed(node, step, frames)
         split = self.split(node, step, state, output, landed)
         failpoint("stage.before-write", node.name)
         self._write(node, step, split)
         touched = (node.name, *beside, *self._write_quarantine(node, step, split))
         if state is None:
             touched += self._forget_changes(node)
-        if node.keys and not self.is_proven(node):
-            self._try_promise(node, step)
+        promise = self._tried(node, step, state, frames)
         failpoint("stage.written", node.name)
         counts = landed.counts if landed is not None else {}
         files = filed(self.root, self.run, step, received, counts)
         if received is not None:  # looked at last, so that what was read and what is remembered of it is one content
             require_unchanged(self.root, [taken.file for taken in received.intakes])
         read = sum(counts.values()) if landed is not None else None
-        return self._result(node, step, state, split, consumed, files, touched, read, last_read(node.name, inputs))
+        begin = last_read(node.name, inputs)
+        return self._result(node, step, state, split, consumed, files, touched, read, begin, promise)
 
     def keep_change(self, staged: Staged, states: Mapping[str, TableState]) -> None:
         """Writes what a table changed where someone who follows has not read it in this run: it is for later ones."""
@@ -143,15 +150,27 @@ class Stage:
             scratch=self.scratch(node),
         )
 
-    def _try_promise(self, node: Node, step: Step) -> None:
-        """Whenever everything was computed, some keys are computed the other way as well."""
-        try_promise(self.renewal(node, step), self.tables.staged(node.name), self.measures.get(node.name))
+    def _tried(
+        self, node: Node, step: Step, state: TableState | None, frames: Mapping[str, DataFrame] | None = None
+    ) -> Promise:
+        """What is known of a table's promise: what is trusted is tried until there was enough to try it on, and again
+        whenever everything is computed.
+        """
+        told: Promise = self.promises.get(node.name, "full")
+        before: Promise = state.promise if state is not None else ""
+        if told != "trusted" or (step.action in ("append", "update") and before != "untried"):
+            return before if told == "trusted" and before else told
+        if node.keys:
+            tried = try_promise(self.renewal(node, step), self.tables.staged(node.name), self.measures.get(node.name))
+        else:
+            tried = try_append(node, self.functions[node.name], frames or {}, self.scratch(node))
+        return "trusted" if tried else "untried"
 
     # -- reading
 
-    def _computed(self, node: Node, step: Step, landed: Landed | None) -> tuple[DataFrame, tuple[str, ...]]:
+    def _computed(self, node: Node, step: Step, frames: Mapping[str, DataFrame]) -> tuple[DataFrame, tuple[str, ...]]:
         """The rows that the function gives, and the table with the measures behind them, if that stands beside."""
-        output = self.functions[node.name](**self._frames(node, step, landed))
+        output = self.functions[node.name](**frames)
         finish = self.finishes.get(node.name)
         if node.name not in self.apart:
             return finish(output) if finish else output, ()
@@ -268,6 +287,7 @@ class Stage:
         touched: tuple[str, ...],
         read: int | None,
         begin: Version,
+        promise: Promise,
     ) -> Staged:
         if split.unfit:
             step = step.noting(_idle(split.unfit))
@@ -280,7 +300,7 @@ class Stage:
             added = removed = 0
         elif step.action == "refresh" and state is not None and self._tell_difference(node, state):
             epoch = False
-        new = self._state(node, step, state, consumed, changed=changed, epoch=epoch, begin=begin)
+        new = self._state(node, step, state, consumed, changed=changed, epoch=epoch, begin=begin, promise=promise)
         return Staged(
             step=step,
             state=new,
@@ -298,9 +318,10 @@ class Stage:
         self, node: Node, step: Step, state: TableState, done: Updated, consumed: Mapping[str, Version]
     ) -> Staged:
         changed = bool(done.added or done.removed)
+        promise = self._tried(node, step, state)
         return Staged(
             step=step,
-            state=self._state(node, step, state, consumed, changed=changed, epoch=False),
+            state=self._state(node, step, state, consumed, changed=changed, epoch=False, promise=promise),
             changed=changed,
             rows_added=done.added,
             rows_removed=done.removed,
@@ -362,6 +383,7 @@ class Stage:
         changed: bool,
         epoch: bool,
         begin: Version | None = None,
+        promise: Promise = "",
     ) -> TableState:
         staged = self.tables.branch.staged_metadata(node.name)
         assert staged is not None
@@ -391,6 +413,7 @@ class Stage:
             amounts=state.amounts if state is not None and not (changed or meddled) else {},
             held=state.held if state is not None and not changed else {},
             beside=state.beside if state is not None and step.action == "note" else node.name in self.apart,
+            promise=promise,
         )
 
     def _told_since(self, node: Node, before: Version, now: Version, told: int | None) -> int | None:
@@ -406,7 +429,8 @@ class Stage:
         if node.keys and state.fingerprint != node.fingerprint:
             require_same_columns(node, self.tables.before(node.name).schema, self.schemas[node.name])
         self.tables.branch.prepare(node.name)
-        new = self._state(node, step, state, state.inputs, changed=False, epoch=False)
+        promise = state.promise or self.promises.get(node.name, "full")
+        new = self._state(node, step, state, state.inputs, changed=False, epoch=False, promise=promise)
         files = filed(self.root, self.run, step, received, {})
         if received is not None:  # what was read again is what was found equal
             require_unchanged(self.root, [taken.file for taken in received.intakes])

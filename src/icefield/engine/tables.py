@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from icefield.engine.scratch import Stored
+from icefield.engine.sql import quoted, text
 from icefield.errors import SchemaChanged
 from icefield.lake import metadata as meta
 from icefield.lake.rows import (
@@ -352,16 +353,6 @@ def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | 
 def stored_as(field: StructField) -> str:
     """The type that Iceberg keeps a column as: it knows no smaller integers than INT."""
     return _SMALL_INTEGERS.sub("int", field.dataType.simpleString())
-
-
-def quoted(name: str) -> str:
-    """A name for SQL text."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def text(value: str) -> str:
-    """A literal for SQL text."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _columns(schema: StructType, comments: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from icefield.engine.lineage import items
+from icefield.engine.promises.spark_plans import items
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,14 +13,14 @@ from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import numbered
 from icefield.engine.difference import ADDED, CHANGE, difference, difference_of_pairs
 from icefield.engine.keyed import KeySet
-from icefield.engine.naming import require_same_columns
 from icefield.engine.origin import visible
+from icefield.engine.promises.naming import require_same_columns
+from icefield.engine.promises.trial import try_touched
 from icefield.engine.quality import Split
 from icefield.engine.replacing import Came, Given, Went, put, replace_keys, require_own_keys
 from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import Moves, Seen
-from icefield.engine.tables import quoted
-from icefield.engine.trial import try_touched
+from icefield.engine.sql import quoted
 from icefield.failpoint import failpoint
 from icefield.graph import measures_of, quarantine_of
 from icefield.lake import metadata as meta

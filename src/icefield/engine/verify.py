@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 from icefield.engine.difference import CHANGE, REMOVED, difference
 from icefield.engine.origin import visible
+from icefield.engine.promises.trial import comparable
 from icefield.engine.quality import kept
 from icefield.engine.scratch import store
-from icefield.engine.trial import comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

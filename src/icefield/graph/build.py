@@ -49,6 +49,8 @@ def _node(
         partitioned_by=table.partitioned_by,
         volatile=table.volatile,
         tags=table.tags,
+        max_rejected=table.max_rejected,
+        renamed=table.renamed,
         comment=table.comment,
         location=table.location,
         fingerprint=fingerprint,

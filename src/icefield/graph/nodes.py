@@ -16,6 +16,7 @@ from icefield.declare import (
     FreshWithin,
     Full,
     Keyed,
+    Limit,
     Location,
     Reconciles,
     References,
@@ -74,6 +75,10 @@ class Node:
     partitioned_by: tuple[str, ...] = ()
     volatile: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    #: How many rows its checks may reject before the run fails.
+    max_rejected: Limit | None = None
+    #: Columns that used to have another name: new name -> old name.
+    renamed: Mapping[str, str] = field(default_factory=dict)
     comment: str = ""
     location: Location = field(default_factory=lambda: Location("", 0))
     fingerprint: str = ""
@@ -183,6 +188,7 @@ SERIALISED: Mapping[str, type] = {
         FreshWithin,
         Full,
         Graph,
+        Limit,
         Location,
         Node,
         Reconciles,

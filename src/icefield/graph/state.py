@@ -9,6 +9,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+#: proven: Spark's plan shows that a function keeps the promise of its refresh kind. trusted: the plan cannot tell, the
+#: author vouches for it, and it held where it was tried. untried: trusted, and there was too little data to try it on.
+#: full: nothing is promised. Empty: nobody has looked at it yet.
+Promise = Literal["proven", "trusted", "untried", "full", ""]
+#: The rules that promises are proven by: where these were others, a promise is proven anew.
+PROMISE_RULES = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
     """One version of a table's rows: `number` counts publishes that changed rows, `epoch` counts rebuilds."""
@@ -68,6 +76,8 @@ class TableState:
     held: Mapping[str, str] = field(default_factory=dict)
     #: Its rows do not tell all the measures that new ones are merged into: those are kept in a table beside it.
     beside: bool = False
+    #: What is known of the promise of its refresh kind, for the code that it was made with.
+    promise: Promise = ""
 
     def telling_nothing(self) -> TableState:
         """The same where what it told is not kept: all have read it, or someone dropped it."""

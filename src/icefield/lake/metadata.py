@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from icefield.errors import LakeDamaged
-from icefield.graph.state import FilesTaken, TableState, Version
+from icefield.graph.state import PROMISE_RULES, FilesTaken, Promise, TableState, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,7 +195,14 @@ def table_state(name: str, metadata: Metadata) -> TableState:
         amounts=json.loads(properties.get("icefield.amounts", "{}")),
         held=json.loads(properties.get("icefield.held", "{}")),
         beside="icefield.beside" in properties,
+        promise=_promise(properties.get("icefield.promise", "")),
     )
+
+
+def _promise(told: str) -> Promise:
+    word, _, rules = told.partition(" ")
+    known = word in get_args(Promise) and rules == str(PROMISE_RULES)
+    return cast("Promise", word) if known else ""
 
 
 def _meddled(metadata: Metadata) -> bool:
@@ -255,6 +262,8 @@ def state_properties(state: TableState) -> dict[str, str]:
         properties["icefield.held"] = json.dumps(dict(state.held))
     if state.beside:
         properties["icefield.beside"] = "true"
+    if state.promise:
+        properties["icefield.promise"] = f"{state.promise} {PROMISE_RULES}"
     if state.changes is not None:
         properties["icefield.changes"] = str(state.changes)
     if state.files is not None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.declare import Location, Query
 from icefield.declare.settings import setting
+from icefield.declare.tables import DECLARES
 from icefield.errors import ColumnAtLoad, InvalidSetting
 from icefield.project.modules import PREFIX
 from icefield.project.syntax import (
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SCALARS = (bool, int, float, complex, str, bytes, Decimal, date, time, timedelta, tzinfo, range, slice)
-# What functools.wraps copies, and what Python itself keeps on functions.
-_NOT_STATE = frozenset({"__wrapped__", "__signature__", "__type_params__"})
+# What functools.wraps copies, what Python itself keeps on functions, and what a declaration leaves there.
+_NOT_STATE = frozenset({"__wrapped__", "__signature__", "__type_params__", DECLARES})
 _NOT_CLASS = frozenset({"__module__", "__doc__", "__firstlineno__", "__static_attributes__"})
 
 

@@ -39,7 +39,7 @@ def check_project(
 
 def _check(project: Project, selection: Sequence[str], listener: Callable[[str], None]) -> list[CheckResult]:
     from icefield.engine.seen import Seen  # noqa: PLC0415 - pyspark, for those who check
-    from icefield.engine.tables import quoted  # noqa: PLC0415
+    from icefield.engine.sql import quoted  # noqa: PLC0415
 
     lake = EmbeddedLake(project.profile.lake)
     if not lake.exists:

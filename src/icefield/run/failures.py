@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from icefield.engine.author import is_sparks, line_of, told
+from icefield.engine.promises.user_errors import is_sparks, line_of, told
 from icefield.errors import BadFunction, CheckFailed, DiskFull, IcefieldError, Overtaken, TableFailed
 from icefield.failpoint import FailpointError
 

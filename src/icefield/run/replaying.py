@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from icefield.engine.analyse import Derived
+    from icefield.engine.promises.analyse import Derived
     from icefield.engine.repair import Decided
     from icefield.engine.tables import Tables
     from icefield.engine.waiting import Waiting

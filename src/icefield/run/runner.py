@@ -173,7 +173,7 @@ class Run:
         with self._phase("publish"), tidying("It was about to publish: `icefield ls` tells whether it did."):
             return self._publish(branch, plan, across.relied)
 
-    def _start(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor) -> Stage:
+    def _start(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor, also: Collection[str] = ()) -> Stage:
         start = Start(
             project=self.project,
             lake=self.lake,
@@ -181,6 +181,7 @@ class Run:
             states=self.states,
             started_ms=self.started_ms,
             listener=self.listener,
+            also=also,
         )
         started = start.carry_out(branch, plan, readers)
         self.replaying = started.replaying

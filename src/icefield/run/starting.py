@@ -14,11 +14,12 @@ from icefield.run.replaying import Replaying, decided_before
 from icefield.run.schedule import Later
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from concurrent.futures import ThreadPoolExecutor
 
     from icefield.engine.jars import Jar
     from icefield.engine.jvm import Effort
+    from icefield.engine.promises.rules import Proof
     from icefield.engine.receive import Received, Receiver
     from icefield.engine.stage import Stage
     from icefield.engine.tables import Tables
@@ -52,6 +53,8 @@ class Start:
     states: Mapping[str, TableState]
     started_ms: int
     listener: Listener
+    #: Tables that are computed beside the plan.
+    also: Collection[str] = ()
 
     def carry_out(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor) -> Started:
         """Brings everything up; the files of the plan are read by `readers` from now on."""
@@ -82,21 +85,31 @@ class Start:
         functions = load_functions(self.project)
         spark = session.result()
         add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
-        return self._prepare(Tables(spark, branch), functions, receiver, received)
+        return self._prepare(Tables(spark, branch), plan, functions, receiver, received)
 
     def _prepare(
         self,
         tables: Tables,
+        plan: Plan,
         functions: Functions,
         receiver: Receiver,
         received: Mapping[str, Later[Received | None]],
     ) -> Started:
-        from icefield.engine.analyse import derive_schemas, require_repair  # noqa: PLC0415
+        from icefield.engine.promises.analyse import Analysis, require_repair  # noqa: PLC0415
+        from icefield.engine.promises.group_keys import checking_groups  # noqa: PLC0415
         from icefield.engine.stage import Stage  # noqa: PLC0415
 
         graph = self.project.graph
-        settled = {name for name, state in self.states.items() if self._is_settled(name, state)}
-        derived = derive_schemas(tables.spark, self.project.root, graph, functions, functions.finishes, settled)
+        analysis = Analysis(
+            spark=tables.spark,
+            root=self.project.root,
+            graph=graph,
+            functions=functions,
+            finishes=functions.finishes,
+            stored=lambda name: tables.before(name).schema,
+            settled=self._settled(),
+        )
+        derived = analysis.derive({step.table for step in plan.work} | set(self.also))
         for repair in self.order.repairs:
             require_repair(tables.spark, graph[repair.table], derived.schemas, repair)
         replaying = Replaying(decided=decided_before(self.lake, self.states, {one.table for one in self.order.repairs}))
@@ -104,12 +117,12 @@ class Start:
         stage = Stage(
             tables=tables,
             root=self.project.root,
-            functions=functions,
+            functions={name: checking_groups(function) for name, function in functions.items()},
             finishes=functions.finishes,
             schemas=derived.schemas,
             measures=derived.measures,
             apart=frozenset(derived.apart),
-            is_proven=derived.is_proven,
+            promises=derived.promises,
             followed=graph.followers(),
             started_ms=self.started_ms,
             receiver=receiver,
@@ -119,8 +132,18 @@ class Start:
         )
         return Started(stage, replaying)
 
-    def _is_settled(self, name: str, state: TableState) -> bool:
-        return name in self.project.graph and state.fingerprint == self.project.graph[name].fingerprint
+    def _settled(self) -> dict[str, Proof]:
+        """Tables whose promise was proven, or is still vouched for, for the code as it is."""
+        found: dict[str, Proof] = {}
+        for name, state in self.states.items():
+            node = self.project.graph.nodes.get(name)
+            if node is None or state.fingerprint != node.fingerprint:
+                continue
+            if state.promise == "proven":
+                found[name] = "proven"
+            elif state.promise in ("trusted", "untried") and getattr(node.refresh, "trusted", False):
+                found[name] = "trusted"
+        return found
 
     def _effort(self, plan: Plan) -> Effort:
         rows = rows_at_stake(plan, self.states)

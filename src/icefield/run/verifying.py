@@ -61,7 +61,7 @@ class _Verification(Run):
         branch = Branch(self.lake, _names.take(self.lake.root), self.run)
         try:
             with ThreadPoolExecutor(cores(), thread_name_prefix="reader") as readers:
-                stage = self._start(branch, plan, readers)
+                stage = self._start(branch, plan, readers, also=selection)
                 self._stage(stage, plan)
             return [self._verdict(stage, table, published, listener) for table in selection]
         finally:

@@ -7,39 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from icefield.declare import Accumulate, Append, ByKey, ExpectTable, Full, Reconciles, References, format_columns
-from icefield.engine.actions import watching
-from icefield.engine.author import is_sparks, line_of, told
+from icefield.declare import Accumulate, ExpectTable, Full, Reconciles, References, format_columns
 from icefield.engine.frames import empty_frame
-from icefield.engine.joined import require_joined
-from icefield.engine.merging import measured, require_merging
-from icefield.engine.naming import require_columns, require_once, require_spelling
 from icefield.engine.origin import IDENTITY, ORIGIN, visible
-from icefield.engine.promises import (
-    finished,
-    require_exact,
-    require_exact_checks,
-    require_keys,
-    require_keys_alone,
-    require_rows_alone,
-    require_unasked,
-    require_united,
-)
-from icefield.engine.proof import is_proven
+from icefield.engine.promises.actions import watching
+from icefield.engine.promises.group_keys import checked_groups
+from icefield.engine.promises.keys import measured, require_exact_checks, require_keys, require_unasked
+from icefield.engine.promises.naming import require_columns, require_once, require_spelling
+from icefield.engine.promises.rules import Call, prove, prove_finish
+from icefield.engine.promises.spark_plans import input_frame
+from icefield.engine.promises.user_errors import is_sparks, line_of, told
 from icefield.engine.quality import splitting
-from icefield.engine.tables import quoted
+from icefield.engine.sql import quoted
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost
 from icefield.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from icefield.declare import Check, Column, RowCheck
+    from icefield.engine.promises.rules import Proof
     from icefield.graph import Graph, Node
     from icefield.graph.state import Repair
 
@@ -49,78 +41,98 @@ class Derived:
     """What the functions of a project give: columns, without icefield's own.
 
     `measures` are those of accumulating tables before `finish`; `apart` are the tables that need them kept beside;
-    `calls` are empty inputs and what each keyed function made of them.
+    `promises` tells of each incremental table whether its promise is proven or trusted.
     """
 
     schemas: dict[str, StructType] = field(default_factory=dict)
     measures: dict[str, StructType] = field(default_factory=dict)
     apart: set[str] = field(default_factory=set)
-    calls: dict[str, tuple[dict[str, DataFrame], DataFrame]] = field(default_factory=dict)
-
-    def is_proven(self, node: Node) -> bool:
-        """Whether a keyed table's promise needs no trial."""
-        return is_proven(node, *self.calls[node.name])
+    promises: dict[str, Proof] = field(default_factory=dict)
 
 
-def derive_schemas(
-    spark: SparkSession,
-    root: Path,
-    graph: Graph,
-    functions: Mapping[str, Callable[..., Any]],
-    finishes: Mapping[str, Callable[..., Any]],
-    settled: Container[str] = (),
-) -> Derived:
-    """The columns of every table; whatever its function, checks and refresh cannot mean is refused.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """Calls the functions of the tables that a run is about; other tables are known by their stored columns.
 
-    `settled` are tables that were built with the code as it is: their promises were looked at then.
+    `settled` are tables whose promise was proven, or accepted, for the code as it is.
     """
-    found = Derived()
-    outputs: dict[str, DataFrame] = {}
-    for name in graph.order:
-        stop_if_asked()
-        node = graph[name]
-        inputs = _empty_inputs(spark, node, found.schemas)
-        output = _call_empty(root, node, functions[name], inputs)
-        if name not in settled:
-            _require_promise(node, inputs, output)
-        if node.keys:
-            found.calls[name] = (inputs, output)
+
+    spark: SparkSession
+    root: Path
+    graph: Graph
+    functions: Mapping[str, Callable[..., Any]]
+    finishes: Mapping[str, Callable[..., Any]]
+    stored: Callable[[str], StructType]
+    settled: Mapping[str, Proof]
+
+    def derive(self, tables: Collection[str]) -> Derived:
+        """The columns of every table; whatever its function, checks and refresh cannot mean is refused."""
+        found = Derived()
+        outputs: dict[str, DataFrame] = {}
+        for name in self.graph.order:
+            stop_if_asked()
+            if name in tables:
+                outputs[name] = self._derive(self.graph[name], found)
+        for name, output in outputs.items():
+            _require_checks(self.spark, self.graph[name], output, found.schemas)
+        return found
+
+    def _derive(self, node: Node, found: Derived) -> DataFrame:
+        name = node.name
+        inputs = self._empty_inputs(node, found)
+        call = _call_empty(self.root, node, self.functions[name], inputs)
+        output, finish_promise = call.output, None
         if isinstance(node.refresh, Accumulate):
             found.measures[name] = measured(node, output)
-            if name in finishes:
-                output, whole = finished(spark, root, node, finishes[name], found.measures[name])
-            else:
-                whole = True
+            whole = True
+            if name in self.finishes:
+                output, finish_promise, whole = self._finish(node, found.measures[name])
             if splitting(node)[0] or not whole:  # what is shown does not tell all the measures
                 found.apart.add(name)
-        outputs[name] = output
         found.schemas[name] = visible(output).schema
         require_columns(node, found.schemas[name])
         _require_contract(node, found.schemas[name])
-        if node.keys and name not in settled:
-            require_keys(node, inputs, found.schemas)
-            if isinstance(node.refresh, ByKey):
-                require_joined(node, inputs, output)
-    for name, output in outputs.items():
-        _require_checks(spark, graph[name], output, found.schemas)
-    return found
+        if name in self.settled:
+            found.promises[name] = self.settled[name]
+        elif not isinstance(node.refresh, Full):
+            if node.keys:
+                require_keys(node, inputs, found.schemas)
+            found.promises[name] = "trusted" if "trusted" in (prove(call), finish_promise) else "proven"
+        return output
+
+    def _finish(self, node: Node, measures: StructType) -> tuple[DataFrame, Proof, bool]:
+        """What `finish` makes of the measures, and whether all of them are still there to be read from it."""
+        rows = input_frame(self.spark, 0, measures)
+        try:
+            output = self.finishes[node.name](rows)
+            _ = output.columns
+        except Exception as error:
+            raise BadFunction(
+                f"finish of {node.name} does not fit the measures: {told(error)}",
+                where=line_of(error, self.root) or str(node.location),
+                remedy=f"it is handed a DataFrame of {', '.join(measures.names)} and returns the table's columns",
+            ) from error
+        return output, *prove_finish(node, rows, output)
+
+    def _empty_inputs(self, node: Node, found: Derived) -> dict[str, DataFrame]:
+        frames = {}
+        for number, edge in enumerate(node.edges):
+            if edge.table is not None:
+                if edge.table not in found.schemas:
+                    found.schemas[edge.table] = self.stored(edge.table)
+                schema = found.schemas[edge.table]
+            else:
+                assert edge.source is not None
+                parsed = StructType.fromDDL(f"{format_columns(edge.source.columns)}, {ORIGIN}")
+                assert isinstance(parsed, StructType)
+                schema = parsed
+            frames[edge.parameter] = input_frame(self.spark, number, schema)
+        return frames
 
 
-def _require_promise(node: Node, inputs: Mapping[str, DataFrame], output: DataFrame) -> None:
-    if isinstance(node.refresh, Append):
-        require_rows_alone(node, inputs, output)
-    if isinstance(node.refresh, Accumulate):
-        require_united(node, inputs, output)
-        require_merging(node, output)
-    if isinstance(node.refresh, ByKey):
-        require_keys_alone(node, inputs, output)
-    if not isinstance(node.refresh, Full):
-        require_exact(node, output)
-
-
-def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> DataFrame:
+def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> Call:
     try:
-        with watching() as asked:
+        with watching(root) as watched, checked_groups():
             output = function(**inputs)
         columns = getattr(output, "columns", None)
     except IcefieldError:
@@ -140,19 +152,8 @@ def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Ma
         )
     require_once(node, columns)
     if not isinstance(node.refresh, Full):
-        require_unasked(node, inputs, asked)
-    return output  # type: ignore[no-any-return]
-
-
-def _empty_inputs(spark: SparkSession, node: Node, schemas: Mapping[str, StructType]) -> dict[str, DataFrame]:
-    frames = {}
-    for edge in node.edges:
-        if edge.table is not None:
-            frames[edge.parameter] = empty_frame(spark, schemas[edge.table])
-        else:
-            assert edge.source is not None
-            frames[edge.parameter] = empty_frame(spark, f"{format_columns(edge.source.columns)}, {ORIGIN}")
-    return frames
+        require_unasked(node, inputs, watched.asked)
+    return Call(node=node, function=function, inputs=inputs, output=output, lines=watched.lines)
 
 
 def _require_contract(node: Node, schema: StructType) -> None:

@@ -1,7 +1,4 @@
-"""Tries a refresh kind's promise on the user's own data: some of it is computed the incremental way and compared.
-
-`by_key("id")` over orders(id) and customers(id) would otherwise be silently wrong, from the second run on.
-"""
+"""Tries a promise that is trusted on the user's own data: some of it is computed the incremental way and compared."""
 
 from __future__ import annotations
 
@@ -21,15 +18,15 @@ from icefield.engine.quality import kept
 from icefield.engine.renewal import merged_halves
 from icefield.engine.rows import plain
 from icefield.engine.scratch import Stored, store
-from icefield.engine.tables import quoted
+from icefield.engine.sql import quoted
 from icefield.errors import PromiseBroken
 from icefield.lake.rows import some_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
     from icefield.engine.renewal import Renewal
@@ -40,19 +37,43 @@ ROWS_TRIED, KEYS_TRIED = 1_000, 20
 _SIDE = "_icefield_side"
 
 
-def try_promise(renewal: Renewal, built: DataFrame, measures: StructType | None) -> None:
-    """Fails where rows that were computed from everything differ from those that the incremental way gives."""
+def try_promise(renewal: Renewal, built: DataFrame, measures: StructType | None) -> bool:
+    """Fails where rows that were computed from everything differ from those that the incremental way gives.
+
+    False where there was too little data to try anything.
+    """
     if isinstance(renewal.node.refresh, Accumulate):
         assert measures is not None
         samples = {edge.parameter: _Sample.of(renewal, edge) for edge in renewal.node.edges if not edge.lookup}
         whole = renewal.measured({name: sample.rows for name, sample in samples.items()}, measures)
         _try_halves(renewal, samples, whole, measures)
-        _try_rows_of_keys(renewal, samples, whole, measures)
-        return
+        return _try_rows_of_keys(renewal, samples, whole, measures)
     keyed = [edge for edge in renewal.node.edges if not edge.lookup]
     # Rows of two inputs that belong together are hardly among the first of both, so those are looked for.
-    if len(keyed) > 1 or not _try_some_rows(renewal, keyed[0]):
-        _try_some_keys(renewal, built)
+    if len(keyed) == 1 and _try_some_rows(renewal, keyed[0]):
+        return True
+    return _try_some_keys(renewal, built)
+
+
+def try_append(node: Node, function: Callable[..., DataFrame], frames: Mapping[str, DataFrame], scratch: Path) -> bool:
+    """Fails where two halves of some rows give other rows than all of them; False where there were too few."""
+    halves: list[dict[str, DataFrame]] = [{}, {}]
+    whole, count = {}, 0
+    for edge in node.edges:
+        rows = frames[edge.parameter]
+        if edge.lookup:
+            whole[edge.parameter] = halves[0][edge.parameter] = halves[1][edge.parameter] = rows
+            continue
+        sample = store(rows.limit(ROWS_TRIED), scratch / f"tried-{edge.parameter}").arrow()
+        found = _Sample.halved(rows.sparkSession, rows.schema, sample, scratch / f"halves-{edge.parameter}")
+        whole[edge.parameter], count = found.rows, count + sample.num_rows
+        for half, some in zip(halves, found.halves, strict=True):
+            half[edge.parameter] = some
+    if count < 2:
+        return False
+    parts = visible(function(**halves[0])).unionByName(visible(function(**halves[1])))
+    _compare(node, visible(function(**whole)), parts)
+    return True
 
 
 def try_touched(renewal: Renewal, touched: DataFrame, measures: StructType) -> None:
@@ -76,15 +97,16 @@ def _try_halves(renewal: Renewal, samples: Mapping[str, _Sample], whole: DataFra
     _compare(renewal.node, whole, merged)
 
 
-def _try_rows_of_keys(renewal: Renewal, samples: Mapping[str, _Sample], whole: DataFrame, measures: StructType) -> None:
+def _try_rows_of_keys(renewal: Renewal, samples: Mapping[str, _Sample], whole: DataFrame, measures: StructType) -> bool:
     """accumulate: the rows that the inputs have of some keys give the measures that all rows give for these keys."""
     node = renewal.node
     keys = _half_of(node, whole.select(*(quoted(key) for key in node.keys)), renewal.scratch / "tried")
     if keys is None:
-        return
+        return False
     given = [(edge, samples[edge.parameter].rows) for edge in node.edges if not edge.lookup]
     some = {edge.parameter: keys.restrict(rows, key_of(node, edge, rows.columns)) for edge, rows in given}
     _compare(node, keys.restrict(whole), renewal.measured(some, measures))
+    return True
 
 
 def _try_some_rows(renewal: Renewal, edge: Edge) -> bool:
@@ -115,13 +137,16 @@ def _half_of(node: Node, keys: DataFrame, place: Path) -> KeySet | None:
     return KeySet(node.keys, Stored(place / "half", frame), half.num_rows)
 
 
-def _try_some_keys(renewal: Renewal, built: DataFrame) -> None:
-    """by_key: the inputs' rows of some keys give the rows that were built of them."""
+def _try_some_keys(renewal: Renewal, built: DataFrame) -> bool:
+    """by_key: the inputs' rows of some keys give the rows that were built of them; False if there are no other keys."""
     node = renewal.node
-    chosen = store(built.select(*(quoted(key) for key in node.keys)).limit(KEYS_TRIED), renewal.scratch / "tried")
-    keys = KeySet(node.keys, chosen, KEYS_TRIED)
+    known = built.select(*(quoted(key) for key in node.keys)).distinct().limit(2 * KEYS_TRIED)
+    keys = _half_of(node, known, renewal.scratch / "tried")
+    if keys is None:
+        return False
     again = kept(node, visible(renewal.again(keys, carried=True))).select(*(quoted(column) for column in built.columns))
     _compare(node, keys.restrict(built), again)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +178,16 @@ class _Sample:
     @classmethod
     def _of(cls, renewal: Renewal, edge: Edge, found: pa.Table) -> _Sample:
         place = renewal.scratch / f"sample-{edge.parameter}"
+        return cls.halved(renewal.tables.spark, renewal.whole(edge).schema, found, place)
+
+    @classmethod
+    def halved(cls, spark: SparkSession, schema: StructType, found: pa.Table, place: Path) -> _Sample:
+        """Rows in memory as a sample: every other row goes into the same half."""
         place.mkdir(parents=True, exist_ok=True)
         for half in (0, 1):
             rows = pa.array(range(half, found.num_rows, 2), pa.int64())
             pq.write_table(found.take(rows), place / f"{half}.parquet")
-        reader = renewal.tables.spark.read.schema(renewal.whole(edge).schema)
+        reader = spark.read.schema(schema)
         return cls(reader.parquet(str(place)), [reader.parquet(str(place / f"{half}.parquet")) for half in (0, 1)])
 
 
@@ -196,7 +226,9 @@ def _broken(node: Node, found: Mapping[str, list[Row]]) -> PromiseBroken:
     shown = {side: _row_of(node, rows, odd) for side, rows in found.items()}
     keys = ", ".join(map(repr, node.keys))
     first = next((e for e in node.edges[1:] if not e.lookup), node.edges[0])
-    if isinstance(node.refresh, Accumulate):
+    if not node.keys:
+        remedy = "rows depend on one another: declare it by_key(...), accumulate(...) or full()"
+    elif isinstance(node.refresh, Accumulate):
         remedy = (
             f"let each measure be one that merges as it says, or declare the table by_key({keys}); where the function"
             f' makes the key of something else, say so: ref("{first.table}", {node.keys[0]}="...")'
@@ -222,6 +254,8 @@ _OTHER = {"whole": "parts", "parts": "whole"}
 
 def _row_of(node: Node, rows: list[Row], odd: Row | None) -> str:
     """The row of the same key, as an author would like to see it."""
+    if not node.keys:
+        return f"{len(rows)} rows"
     same = [row for row in rows if odd is not None and [row[k] for k in node.keys] == [odd[k] for k in node.keys]]
     if not same:
         return "no row"

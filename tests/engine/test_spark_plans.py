@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from icefield.engine.frames import empty_frame
-from icefield.engine.lineage import hands_through
+from icefield.engine.promises.spark_plans import hands_through
 
 pytestmark = pytest.mark.spark
 
