@@ -1,7 +1,7 @@
 """Resolves the dependencies of pyproject.toml into the two locks, with hashes, for every platform.
 
-    python scripts/lock.py              # keeps the versions that still fit
-    python scripts/lock.py --upgrade    # takes the newest
+python scripts/lock.py              # keeps the versions that still fit
+python scripts/lock.py --upgrade    # takes the newest
 """
 
 from __future__ import annotations

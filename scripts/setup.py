@@ -64,14 +64,14 @@ def main() -> int:
 class Part:
     """A part of the environment: what its lock lists, and what has to be done beside that."""
 
-    def __init__(self, name: str, lock: str, prepare: Callable[[Part, bool], str]) -> None:
+    def __init__(self, name: str, lock: str, prepare: Callable[..., str]) -> None:
         self.stamp = os.path.join(VENV, "icefield-%s.stamp" % name)
         self.lock = os.path.join(ROOT, lock)
         self._prepare = prepare
 
     def prepare(self, *, fresh: bool) -> str:
         """Does it all, and says what is there then."""
-        told = self._prepare(self, fresh)
+        told = self._prepare(self, fresh=fresh)
         write(self.stamp, self.fingerprint())
         return told
 
@@ -84,7 +84,7 @@ class Part:
         return digest.hexdigest()
 
 
-def prepare_run(part: Part, fresh: bool) -> str:
+def prepare_run(part: Part, *, fresh: bool) -> str:
     say("setting up in %s" % VENV)
     make_environment(fresh=fresh)
     install(part)
@@ -93,7 +93,7 @@ def prepare_run(part: Part, fresh: bool) -> str:
     return ".venv/bin/icefield, %s" % check_java()
 
 
-def prepare_dev(part: Part, fresh: bool) -> str:
+def prepare_dev(part: Part, *, fresh: bool) -> str:  # the first part has made the environment anew
     install(part)
     return ".venv/bin/pytest"
 
@@ -232,7 +232,8 @@ def say(text: str) -> None:
 def for_uv() -> dict[str, str]:
     """The environment with what pip is told of indexes and certificates in the words of uv, which does not read it."""
     told = dict(os.environ)
-    for theirs, ours in (("PIP_INDEX_URL", "UV_DEFAULT_INDEX"), ("PIP_EXTRA_INDEX_URL", "UV_INDEX"), ("PIP_CERT", "SSL_CERT_FILE")):
+    names = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX", "PIP_CERT": "SSL_CERT_FILE"}
+    for theirs, ours in names.items():
         if told.get(theirs):
             told.setdefault(ours, told[theirs])
     return told

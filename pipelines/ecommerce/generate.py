@@ -2,6 +2,7 @@
 
     python generate.py --rows 3800000 --days 90          # a fresh landing folder beside this script
     python generate.py --append --days 1                 # one more day after the last
+    python generate.py --rows 38000 --rows-of support_tickets=20000     # more of one feed
 
 A row is dirty in one way at most, so the manifest's counts are the counts a correct pipeline must find in quarantine.
 """
@@ -158,6 +159,12 @@ class Batch:
     start: str
     seed: int
     dirty: float
+    rows_of: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows of each feed: its share of the total, or what was asked for."""
+        return {**_split(self.rows), **self.rows_of}
 
     @property
     def first(self) -> date:
@@ -591,6 +598,12 @@ def _check(batch: Batch) -> None:
         raise WrongArgumentsError(f"--days must be between 1 and 3660, not {batch.days}.")
     if batch.rows < 38:
         raise WrongArgumentsError(f"--rows must be at least 38, so that every feed has rows, not {batch.rows}.")
+    for feed, rows in batch.rows_of.items():
+        if feed not in {known.name for known in FEEDS}:
+            names = ", ".join(known.name for known in FEEDS)
+            raise WrongArgumentsError(f"--rows-of names the feed {feed}, and there are {names}.")
+        if rows < 1:
+            raise WrongArgumentsError(f"--rows-of {feed} must be at least 1, not {rows}.")
     if not 0 <= batch.dirty <= 0.5:
         raise WrongArgumentsError(
             f"--dirty is the share of dirty rows and must be between 0 and 0.5, not {batch.dirty}."
@@ -615,7 +628,7 @@ def _fresh(out: Path, known: Manifest | None, batch: Batch) -> Manifest:
             f"{out} holds files that this call would not write, such as {min(strangers)}: choose another --out, or "
             "remove them."
         )
-    shelves = _split(batch.rows)[INVENTORY.name] // batch.days // WAREHOUSES
+    shelves = batch.counts[INVENTORY.name] // batch.days // WAREHOUSES
     return Manifest(customers=max(20, batch.rows // 76), products=min(max(5, shelves), 2_000))
 
 
@@ -631,6 +644,7 @@ def _continued(out: Path, known: Manifest | None, batch: dict[str, Any]) -> Batc
             f"--start {start} must be after {known.last_day}, the last day in {out / 'manifest.json'}."
         )
     usual = {"days": days, "start": start, "rows": max(38, round(first.rows / first.days * days))}
+    usual["rows_of"] = {feed: max(1, round(rows / first.days * days)) for feed, rows in first.rows_of.items()}
     return Batch(**asdict(first) | usual | {key: value for key, value in batch.items() if value is not None})
 
 
@@ -649,12 +663,14 @@ def generate(
     start: str | None = None,
     seed: int | None = None,
     dirty: float | None = None,
+    rows_of: dict[str, int] | None = None,
     append: bool = False,
     progress: bool = False,
 ) -> dict[str, Any]:
     """Write the landing files and return the manifest; None means the default, or with append: as before."""
     out = Path(out)
-    asked = {"rows": rows, "days": days, "start": start, "seed": seed, "dirty": dirty}
+    asked: dict[str, Any] = {"rows": rows, "days": days, "start": start, "seed": seed, "dirty": dirty}
+    asked["rows_of"] = rows_of or None
     if start is not None:
         asked["start"] = _date(start).isoformat()
     known = _read_manifest(out)
@@ -681,7 +697,7 @@ def generate(
 
 def _all_rows(world: World, batch: Batch, ids: dict[str, int]) -> Iterable[tuple[Rows, Draws]]:
     """Each feed has its own stream of random numbers, so that one feed's size does not change another's rows."""
-    counts = _split(batch.rows)
+    counts = batch.counts
     streams = [np.random.default_rng([batch.seed, batch.begin // DAY, number]) for number in range(1, 5)]
     events, bought = _customer_events(streams[0], world, batch, counts[EVENTS.name], ids)
     yield events, streams[0]
@@ -697,6 +713,13 @@ class _Arguments(argparse.ArgumentParser):
         self.exit(2, f"generate: {message} (see --help)\n")
 
 
+def _rows_of(text: str) -> tuple[str, int]:
+    feed, _, rows = text.partition("=")
+    if not rows.isdigit():
+        raise argparse.ArgumentTypeError(f"write FEED=N, such as support_tickets=20000, not {text!r}")
+    return feed, int(rows)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; wrong arguments and unwritable folders end with 2 and one paragraph."""
     here = Path(__file__).resolve().parent / "landing"
@@ -709,8 +732,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--start", help="first day (default 2026-08-01; with --append the day after the last)")
     parser.add_argument("--seed", type=int, help="same seed and arguments, same bytes (default 7)")
     parser.add_argument("--dirty", type=float, help="share of dirty rows (default 0.002)")
+    parser.add_argument(
+        "--rows-of", action="append", type=_rows_of, metavar="FEED=N", help="rows of one feed; may be repeated"
+    )
     parser.add_argument("--append", action="store_true", help="continue after the last day of the manifest")
     asked = vars(parser.parse_args(arguments))
+    asked["rows_of"] = dict(asked["rows_of"] or ())
     try:
         manifest = generate(**asked, progress=True)
     except WrongArgumentsError as error:

@@ -38,7 +38,7 @@ def with_segment(totals: DataFrame) -> DataFrame:
         last_activity_at="max",
         finish=with_segment,
     ),
-    tags=["customers"],
+    tags=["gold", "customers"],
     columns="""customer_id BIGINT, total_sessions BIGINT, converted_sessions BIGINT,
                total_orders BIGINT COMMENT 'completed payments', total_ltv DECIMAL(18,2) COMMENT 'their sum',
                avg_order_value DECIMAL(18,2) COMMENT 'rounded half up; empty without orders',
@@ -83,7 +83,7 @@ def customer_summary(
 daily_metrics = table(
     "gold.daily_metrics",
     refresh=by_key("transaction_date"),  # distinct customers do not merge, and a day's payments arrive together
-    tags=["revenue"],
+    tags=["gold", "revenue"],
     columns="""transaction_date DATE, total_revenue DECIMAL(18,2) COMMENT 'completed payments',
                total_orders BIGINT COMMENT 'completed payments',
                avg_order_value DECIMAL(18,2) COMMENT 'rounded half up; empty without orders',
@@ -126,7 +126,7 @@ def with_rate(totals: DataFrame) -> DataFrame:
         current_stock_level="sum",
         finish=with_rate,
     ),
-    tags=["revenue", "inventory"],
+    tags=["gold", "revenue", "inventory"],
     columns="""product_id BIGINT, product_views BIGINT, product_purchases BIGINT COMMENT 'purchase events',
                conversion_rate DOUBLE COMMENT 'purchases / views; empty without views',
                revenue_generated DECIMAL(18,2) COMMENT 'completed payments',

@@ -50,7 +50,7 @@ def with_outcome(visits: DataFrame) -> DataFrame:
         purchase_count="count",
         finish=with_outcome,
     ),
-    tags=["customers"],
+    tags=["silver", "customers"],
     columns="""customer_id BIGINT, session_id STRING,
                session_start TIMESTAMP COMMENT 'first event', session_end TIMESTAMP COMMENT 'last event',
                session_duration_seconds BIGINT COMMENT 'whole seconds from first to last event',
@@ -88,7 +88,7 @@ def customer_sessions(customer_events: DataFrame) -> DataFrame:
 @table(
     "silver.payment_analysis",
     refresh=append(),
-    tags=["payments"],
+    tags=["silver", "payments"],
     columns=f"""transaction_id BIGINT, customer_id BIGINT, product_id BIGINT, amount DECIMAL(12,2), currency STRING,
                 payment_method STRING, status STRING, transaction_timestamp TIMESTAMP, {ARRIVAL},
                 transaction_date DATE COMMENT 'the day of the payment, UTC', hour INT COMMENT '0 to 23, UTC',
@@ -120,7 +120,7 @@ def payment_analysis(payment_transactions: DataFrame) -> DataFrame:
 @table(
     "silver.inventory_health",
     refresh=append(),
-    tags=["inventory"],
+    tags=["silver", "inventory"],
     columns=f"""snapshot_id BIGINT, product_id BIGINT, warehouse_id INT, stock_quantity INT, reorder_level INT,
                 avg_daily_sales DOUBLE, snapshot_timestamp TIMESTAMP, {ARRIVAL},
                 days_of_stock DOUBLE COMMENT 'how long the stock lasts; empty where nothing is sold',
@@ -141,7 +141,7 @@ def inventory_health(inventory_snapshots: DataFrame) -> DataFrame:
 @table(
     "silver.support_metrics",
     refresh=append(),
-    tags=["customers"],
+    tags=["silver", "customers"],
     columns=f"""ticket_id BIGINT, customer_id BIGINT, category STRING, priority STRING, created_at TIMESTAMP,
                 first_response_at TIMESTAMP, resolved_at TIMESTAMP, satisfaction_score INT, {ARRIVAL},
                 response_time_hours DOUBLE COMMENT 'from opening to the first answer; empty while there is none',
@@ -171,7 +171,7 @@ def newest_count(counted: DataFrame) -> DataFrame:
 @table(
     "silver.stock_levels",
     refresh=accumulate("product_id", "warehouse_id", newest="last", finish=newest_count),
-    tags=["inventory"],
+    tags=["silver", "inventory"],
     columns="""product_id BIGINT, warehouse_id INT, stock_quantity INT COMMENT 'as last counted',
                snapshot_timestamp TIMESTAMP COMMENT 'when it was last counted'""",
     checks=[unique("product_id", "warehouse_id")],

@@ -347,6 +347,21 @@ class SessionError(EngineError):
     code = "ICE-503"
 
 
+class MasterNotLocal(EngineError):
+    """Spark's workers are elsewhere, and the lake is a folder of this machine."""
+
+    code = "ICE-504"
+
+    def __init__(self, master: str, lake: object, profile: str) -> None:
+        super().__init__(
+            f"spark.master = {master!r} runs on other machines, and the lake is the folder {lake}: rows could be"
+            " committed that nobody can read",
+            where=f"[profile.{profile}.spark] of icefield.toml",
+            remedy=f'use spark.master = "local[*]"; if every worker sees that folder under the same path, write'
+            f" shared = true in [profile.{profile}]",
+        )
+
+
 class CheckError(IcefieldError):
     """A check did not hold, or could not be evaluated."""
 
@@ -357,6 +372,14 @@ class CheckFailed(CheckError):
     """A check with `otherwise="fail"` did not hold; nothing was published."""
 
     code = "ICE-601"
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "", rows: Sequence[str] = ()) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.rows = tuple(rows)
+
+    def __str__(self) -> str:
+        first, *rest = super().__str__().splitlines()
+        return "\n".join([first, *(f"  row:   {row}" for row in self.rows), *rest])
 
 
 class RowsLost(CheckError):
@@ -418,6 +441,19 @@ class DiskFull(RunError):
     """The disk filled up while the run was writing."""
 
     code = "ICE-705"
+
+
+class PlanRefused(RunError):
+    """Several tables cannot be made as they are declared, or from what has arrived."""
+
+    code = "ICE-706"
+
+    def __init__(self, problems: Sequence[IcefieldError]) -> None:
+        super().__init__(f"{len(problems)} tables cannot be made", remedy="mend each of them; nothing was changed")
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *map(str, self.problems)])
 
 
 class CommandError(IcefieldError):

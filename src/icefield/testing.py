@@ -14,11 +14,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import and_, or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession as _SparkSession
 from pyspark.sql import functions as F
@@ -36,9 +36,9 @@ from icefield.errors import DeclarationError
 from icefield.graph import Edge, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     Batch = DataFrame | Mapping[str, DataFrame]
@@ -63,10 +63,11 @@ def assert_same_rows(given: DataFrame, wanted: DataFrame) -> None:
     assert sorted(given.columns) == sorted(wanted.columns), f"columns {given.columns} instead of {wanted.columns}"
     have, want = rows(given), rows(wanted)
     if have != want:
-        missing, extra = list((want - have).elements()), list((have - want).elements())
-        raise AssertionError(
-            f"{len(missing)} rows missing, such as {missing[:_SHOWN]}; {len(extra)} too many, such as {extra[:_SHOWN]}"
-        )
+        raise AssertionError(_apart(list((want - have).elements()), list((have - want).elements())))
+
+
+def _apart(missing: Sequence[Any], extra: Sequence[Any]) -> str:
+    return f"{len(missing)} rows missing, such as {missing[:_SHOWN]}; {len(extra)} too many, such as {extra[:_SHOWN]}"
 
 
 def assert_incremental(
@@ -91,9 +92,11 @@ def assert_incremental(
         raise ValueError("full() promises nothing that could be tried" if parts else "there are no batches to try")
     name = getattr(function, "__name__", "the function")
     node = Node(name=name, refresh=kind.plain, edges=edges)
-    _require_proof(node, function, kind, {name: frame.schema for name, frame in parts[0].items()})
-    for told, history in _histories(parts, seed):
-        replay = _Replay(node, function)
+    schemas = {name: frame.schema for name, frame in parts[0].items()}
+    _require_proof(node, function, kind, schemas)
+    arrived = [{name: frame.toArrow() for name, frame in part.items()} for part in parts]
+    for told, history in _histories(arrived, seed):
+        replay = _Replay(node, function, schemas)
         for number, batch in enumerate(history, 1):
             given, wanted = replay.take(batch)
             _require_same(node, given, wanted, f"after batch {number} {told}, seed {seed}")
@@ -142,29 +145,26 @@ def _require_proof(
         raise AssertionError(f"{error.what}; {error.remedy}") from None
 
 
-def _histories(parts: Sequence[Mapping[str, DataFrame]], seed: int) -> Iterator[tuple[str, list[dict[str, DataFrame]]]]:
+#: What arrives for one run, by parameter.
+Arrived = dict[str, pa.Table]
+
+
+def _histories(parts: Sequence[Arrived], seed: int) -> Iterator[tuple[str, list[Arrived]]]:
     """The batches as they are given, and once more in another order: some rows come late, and some come twice."""
-    whole = [{name: _held(frame) for name, frame in part.items()} for part in parts]
-    yield "in order", whole
+    yield "in order", list(parts)
     chance = random.Random(seed)
-    first, late = _halves(whole[0], chance)
-    shuffled = chance.sample([first, *whole[1:]], len(whole))
-    yield "with late and repeated rows", [*shuffled, late, chance.choice(whole)]
+    first, late = _halves(parts[0], chance)
+    shuffled = chance.sample([first, *parts[1:]], len(parts))
+    yield "with late and repeated rows", [*shuffled, late, chance.choice(parts)]
 
 
-def _held(frame: DataFrame) -> DataFrame:
-    """The rows as they are now: what made them is none of the function's."""
-    return frame.sparkSession.createDataFrame(frame.collect(), frame.schema)
-
-
-def _halves(batch: Mapping[str, DataFrame], chance: random.Random) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
-    halves: tuple[dict[str, DataFrame], dict[str, DataFrame]] = ({}, {})
-    for name, frame in batch.items():
-        found = frame.collect()
-        chance.shuffle(found)
-        middle = (len(found) + 1) // 2
-        for half, some in zip(halves, (found[:middle], found[middle:]), strict=True):
-            half[name] = frame.sparkSession.createDataFrame(some, frame.schema)
+def _halves(batch: Arrived, chance: random.Random) -> tuple[Arrived, Arrived]:
+    halves: tuple[Arrived, Arrived] = ({}, {})
+    for name, rows in batch.items():
+        places = chance.sample(range(rows.num_rows), rows.num_rows)
+        middle = (len(places) + 1) // 2
+        for half, some in zip(halves, (places[:middle], places[middle:]), strict=True):
+            half[name] = rows.take(pa.array(some, pa.int64()))
     return halves
 
 
@@ -174,84 +174,103 @@ class _Replay:
 
     node: Node
     function: Callable[..., DataFrame]
-    arrived: dict[str, DataFrame] = field(default_factory=dict)
-    table: DataFrame | None = None
+    schemas: Mapping[str, StructType]
+    arrived: Arrived = field(default_factory=dict)
+    table: pa.Table | None = None
 
-    def take(self, batch: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
+    def take(self, batch: Arrived) -> tuple[pa.Table, pa.Table]:
         """One run: the table as it is kept then, and as it has to be."""
-        before = dict(self.arrived)
-        self.arrived = {name: _union(before[name], rows) if before else rows for name, rows in batch.items()}
-        wanted = self.function(**self.arrived)
-        rebuilt = any(
-            e.lookup and not self._is_followed(e) and not batch[e.parameter].isEmpty() for e in self.node.edges
-        )
-        if self.table is None or rebuilt:
-            self.table = _held(wanted)
+        before = self.arrived
+        self.arrived = {
+            name: pa.concat_tables([before[name], rows]) if before else rows for name, rows in batch.items()
+        }
+        wanted = self._computed(self.arrived)
+        whole = [edge.parameter for edge in self.node.edges if edge.lookup and not self._is_followed(edge)]
+        if self.table is None or any(batch[name].num_rows for name in whole):  # what is passed whole rebuilds it
+            self.table = wanted
         else:
-            self.table = _held(self._advanced(self.table, batch))
+            self.table = self._advanced(self.table, batch)
         return self.table, wanted
 
     def _is_followed(self, edge: Edge) -> bool:
         return bool(edge.on) and isinstance(self.node.refresh, ByKey)
 
-    def _advanced(self, table: DataFrame, batch: Mapping[str, DataFrame]) -> DataFrame:
-        new = {e.parameter: self.arrived[e.parameter] if e.lookup else batch[e.parameter] for e in self.node.edges}
+    def _frame(self, name: str, rows: pa.Table) -> DataFrame:
+        return _SparkSession.active().createDataFrame(rows, self.schemas[name])
+
+    def _computed(self, given: Arrived) -> pa.Table:
+        return self.function(**{name: self._frame(name, rows) for name, rows in given.items()}).toArrow()
+
+    def _advanced(self, table: pa.Table, batch: Arrived) -> pa.Table:
         if isinstance(self.node.refresh, ByKey):
             return self._replaced(table, self._touched(batch))
+        new = {e.parameter: self.arrived[e.parameter] if e.lookup else batch[e.parameter] for e in self.node.edges}
         if isinstance(self.node.refresh, Accumulate):
-            return merged_halves(self.node, table, self.function(**new).select(*table.columns), table.schema)
-        return _union(table, self.function(**new))
+            return self._merged(table, new)
+        return pa.concat_tables([table, self._computed(new).select(table.column_names)])
 
-    def _touched(self, batch: Mapping[str, DataFrame]) -> list[tuple[Any, ...]]:
+    def _merged(self, table: pa.Table, new: Arrived) -> pa.Table:
+        came = self.function(**{name: self._frame(name, rows) for name, rows in new.items()})
+        stored = came.sparkSession.createDataFrame(table, came.select(*table.column_names).schema)
+        return merged_halves(self.node, stored, came.select(*table.column_names), stored.schema).toArrow()
+
+    def _touched(self, batch: Arrived) -> set[tuple[Any, ...]]:
         """The keys of what arrived, and those of rows that carry a changed value of a lookup."""
         found: set[tuple[Any, ...]] = set()
         for edge in self.node.edges:
             rows = batch[edge.parameter]
             if not edge.lookup:
-                found |= _values(rows.select(*self._key(edge, rows).values()))
+                found |= set(self._keys(edge, rows))
             elif self._is_followed(edge):
-                changed = _values(rows.select(*edge.on))
+                changed = set(_tuples(rows.select(list(edge.on))))
                 for other in self.node.edges:
                     carrier = self.arrived[other.parameter]
-                    if not other.lookup and set(edge.on) <= set(carrier.columns):
-                        some = _among(carrier, [F.col(name) for name in edge.on], changed)
-                        found |= _values(some.select(*self._key(other, carrier).values()))
-        return sorted(found, key=repr)
+                    if not other.lookup and set(edge.on) <= set(carrier.column_names):
+                        carried = _tuples(carrier.select(list(edge.on)))
+                        some = pa.array([values in changed for values in carried], pa.bool_())
+                        found |= set(self._keys(other, carrier.filter(some)))
+        return found
 
-    def _replaced(self, table: DataFrame, touched: Sequence[tuple[Any, ...]]) -> DataFrame:
+    def _replaced(self, table: pa.Table, touched: set[tuple[Any, ...]]) -> pa.Table:
         given = {}
         for edge in self.node.edges:
             rows = self.arrived[edge.parameter]
-            given[edge.parameter] = rows if edge.lookup else _among(rows, list(self._key(edge, rows).values()), touched)
-        own = [F.col(f"`{key}`") for key in self.node.keys]
-        stay = table.where(~_is_among(own, touched))
-        return _union(stay, self.function(**given).select(*table.columns))
+            some = rows if edge.lookup else rows.filter(_flags(self._keys(edge, rows), touched))
+            given[edge.parameter] = some
+        own = _tuples(table.select(list(self.node.keys)))
+        stay = table.filter(pc.invert(_flags(own, touched)))
+        return pa.concat_tables([stay, self._computed(given).select(table.column_names)])
 
-    def _key(self, edge: Edge, rows: DataFrame) -> dict[str, Column]:
-        return {key: F.expr(text) for key, text in key_of(self.node, edge, rows.columns).items()}
-
-
-def _values(rows: DataFrame) -> set[tuple[Any, ...]]:
-    return {tuple(row) for row in rows.collect()}
-
-
-def _among(rows: DataFrame, columns: Sequence[Column], values: Iterable[tuple[Any, ...]]) -> DataFrame:
-    return rows.where(_is_among(columns, values))
+    def _keys(self, edge: Edge, rows: pa.Table) -> list[tuple[Any, ...]]:
+        """The key of each row; a column as it is, an expression by Spark."""
+        texts = key_of(self.node, edge, rows.column_names).values()
+        own = {f"`{name}`": name for name in rows.column_names}
+        if all(text in own for text in texts):
+            return _tuples(rows.select([own[text] for text in texts]))
+        return _tuples(self._frame(edge.parameter, rows).select(*map(F.expr, texts)).toArrow())
 
 
-def _is_among(columns: Sequence[Column], values: Iterable[tuple[Any, ...]]) -> Column:
-    each = [reduce(and_, [c.eqNullSafe(F.lit(v)) for c, v in zip(columns, row, strict=True)]) for row in values]
-    return reduce(or_, each, F.lit(False))  # noqa: FBT003 - Spark's literal
+def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
+    return [
+        tuple(map(plain, row.values()))
+        for row in rows.rename_columns([str(n) for n in range(rows.num_columns)]).to_pylist()
+    ]
 
 
-def _require_same(node: Node, given: DataFrame, wanted: DataFrame, when: str) -> None:
-    try:
-        assert_same_rows(given, wanted)
-    except AssertionError as difference:
-        raise AssertionError(
-            f"{node.name} does not keep the promise of {node.refresh.kind}(): {difference} ({when});"
-            f" {_WAY_OUT[node.refresh.kind]}"
-        ) from None
+def _flags(rows: Sequence[tuple[Any, ...]], wanted: set[tuple[Any, ...]]) -> pa.Array:
+    return pa.array([row in wanted for row in rows], pa.bool_())
+
+
+def _require_same(node: Node, given: pa.Table, wanted: pa.Table, when: str) -> None:
+    columns = sorted(wanted.column_names)
+    have, want = (Counter(_tuples(rows.select(columns))) for rows in (given, wanted))
+    if have == want:
+        return
+    missing, extra = list((want - have).elements()), list((have - want).elements())
+    raise AssertionError(
+        f"{node.name} does not keep the promise of {node.refresh.kind}(): {_apart(missing, extra)} ({when});"
+        f" {_WAY_OUT[node.refresh.kind]}"
+    )
 
 
 _WAY_OUT = {
@@ -259,10 +278,6 @@ _WAY_OUT = {
     "by_key": "its rows depend on rows of other keys, so pass those as a lookup(...), or declare it full()",
     "accumulate": "its measures do not merge, so declare it by_key(...)",
 }
-
-
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other)
 
 
 def _named(function: Callable[..., DataFrame], batch: Batch) -> dict[str, DataFrame]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from icefield.cli.app import build_app
+from icefield.cli.app import build_app, reordered
 from projects import NOBODY, SOURCES
 
 HEAVY = ("pyspark", "pyiceberg", "duckdb", "polars", "pandas", "pyarrow")
@@ -27,7 +27,8 @@ class Done:
 
 
 def icefield(*arguments: str, stdin: str | None = None) -> Done:
-    done = CliRunner().invoke(build_app(arguments), list(arguments), input=stdin, prog_name="icefield")
+    given = reordered(arguments)
+    done = CliRunner().invoke(build_app(given), given, input=stdin, prog_name="icefield")
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Done(code=done.exit_code, out=done.stdout, err=done.stderr)

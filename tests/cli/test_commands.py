@@ -17,7 +17,7 @@ from icefield.cli.app import COMMANDS, build_app
 from icefield.lake.ops import Journal, at, open_catalog
 from icefield.project.config import read_config
 from lakes import new_lake, open_branch, publish, told
-from projects import TinyProject, order, tiny, without_rights
+from projects import ORDERS, TinyProject, order, tiny, without_rights
 
 FIRST, SECOND = "20260101T000000-aaaaaa", "20260102T000000-bbbbbb"
 
@@ -154,6 +154,7 @@ def test_ls_as_json_has_everything(published: TinyProject) -> None:
         "table": "bronze.orders",
         "declared": True,
         "refresh": "append",
+        "promise": None,
         "source": "landing/orders/*.csv",
         "inputs": [],
         "checks": ["customer is not null", "amount is positive", "id is unique"],
@@ -161,6 +162,7 @@ def test_ls_as_json_has_everything(published: TinyProject) -> None:
         "comment": "",
         "location": "tables.py:6",
         "code_changed": False,
+        "inputs_newer": False,
         "run": None,
         "rows": None,
         "published_at": None,
@@ -209,9 +211,11 @@ def test_plan_as_json(project: TinyProject) -> None:
                 "files": {"new": ["landing/orders/1.csv"], "gone": [], "bytes": 84},
                 "inputs": {},
                 "changed": {},
+                "promise": None,
             }
         ],
         "undeclared": [],
+        "problems": [],
     }
 
 
@@ -222,9 +226,89 @@ def test_plan_of_tables_whose_inputs_are_not_there(project: TinyProject) -> None
 
 
 def test_a_missing_landing_folder_is_one_paragraph(tmp_path: Path) -> None:
-    done = icefield("plan", "-p", str(tiny(tmp_path / "tiny").root))
-    assert (done.code, done.out) == (2, "")
+    root = str(tiny(tmp_path / "tiny").root)
+    done = icefield("plan", "-p", root)
+    assert done.code == 2
+    assert lines(done.out)[1:3] == [
+        "bronze.orders append refused the folder landing/orders does not exist, so nothing can arrive there",
+        "silver.sales append none waits for bronze.orders",
+    ]
     assert done.err.startswith("error ICE-401")
+    ran = icefield("run", "-p", root)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == done.err
+
+
+def test_plan_foresees_all_that_a_run_would_refuse(tmp_path: Path) -> None:
+    more = """
+
+@table("bronze.more", source=files("landing/more/*.csv", schema="id BIGINT, name STRING"), refresh=append())
+def more(rows: DataFrame) -> DataFrame:
+    return rows
+"""
+    project = tiny(tmp_path, ORDERS + more)
+    project.land("1.csv", "id,costumer,amount,at\n1,ann,1.00,2026-08-01 10:00:00\n")
+    project.land("1.csv", "id,name\n1,ann\n", "more")
+    project.land("2.csv", "id,nom\n1,ann\n", "more")
+    done = icefield("plan", "-p", str(project.root))
+    assert done.code == 2
+    assert "the header of landing/orders/1.csv is not the declared one: it has unknown columns: costumer" in done.err
+    assert "the header of landing/more/2.csv is not the declared one" in done.err
+    assert done.err.count("ICE-40") == 2
+
+
+CONTRACT = """
+from icefield import append, table
+
+
+@table("gold.old", refresh=append(), inputs={"rows": "gold.given"}, columns="{columns}"{more})
+def old(rows):
+    return rows
+
+
+@table("gold.given", source=files("landing/x/*.csv", schema="value BIGINT"))
+def given(rows):
+    return rows
+"""
+
+
+def test_plan_foresees_columns_that_stored_rows_cannot_follow(tmp_path: Path) -> None:
+    head = "from icefield import append, files, table\n"
+    project = tiny(tmp_path, head + CONTRACT.replace("{columns}", "value STRING").replace("{more}", ""))
+    project.land("1.csv", "value\n1\n", "x")
+    publish(new_lake(project.root / "lake"), {"gold.old": [1, 2], "gold.given": [1]}, FIRST)
+
+    def planned(columns: str, more: str = "") -> tuple[int, str]:
+        project.declare(head + CONTRACT.replace("{columns}", columns).replace("{more}", more))
+        done = icefield("plan", "-p", str(project.root), "-s", "gold.old")
+        return done.code, done.err
+
+    code, told = planned("value STRING")
+    assert code == 2
+    assert (
+        "ICE-306 the columns of gold.old do not fit the rows that are stored: value was long and is now string" in told
+    )
+    assert "icefield run --select gold.old+ --full-refresh" in told
+    code, told = planned("amount BIGINT")
+    assert code == 2
+    assert "value long is gone" in told
+    assert 'renamed={"amount": "value"}' in told
+    assert planned("amount BIGINT", ', renamed={"amount": "value"}')[0] == 0
+    assert planned("value BIGINT, more STRING")[0] == 0, "a column may be added"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-p", "{root}", "ls"),
+        ("--project={root}", "ls"),
+        ("-p", "{root}", "--profile", "local", "table", "show", "gold.old"),
+    ],
+)
+def test_the_project_may_be_named_before_the_command(published: TinyProject, arguments: tuple[str, ...]) -> None:
+    done = icefield(*(word.replace("{root}", str(published.root)) for word in arguments))
+    assert done.code == 0, done.err
+    assert "gold.old" in done.out
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
@@ -363,10 +447,14 @@ def test_quarantine_ls(published: TinyProject) -> None:
 def test_quarantine_show(published: TinyProject) -> None:
     done = icefield("quarantine", "show", "orders", "-p", str(published.root))
     assert lines(done.out) == [
-        "reasons from text",
-        "malformed: 2 columns instead of 4 landing/orders/0.csv:2 x,ann",
-        "customer is not null landing/orders/1.csv:3 7,,1.00",
+        "from reasons text",
+        "landing/orders/0.csv:2 malformed: 2 columns instead of 4 x,ann",
+        "landing/orders/1.csv:3 customer is not null 7,,1.00",
     ]
+    for chosen in (["--reason", "not NULL"], ["--where", "id = 7"]):
+        some = icefield("quarantine", "show", "orders", *chosen, "-p", str(published.root))
+        assert lines(some.out)[1:] == ["landing/orders/1.csv:3 customer is not null 7,,1.00"]
+        assert some.err == "1 of 1 row\n"
     told: list[dict[str, Any]] = json.loads(
         icefield("quarantine", "show", "bronze.orders", "--limit", "1", "--json", "-p", str(published.root)).out
     )

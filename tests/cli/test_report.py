@@ -29,11 +29,11 @@ def shown(root: Path, capsys: pytest.CaptureFixture[str], *outcomes: TableOutcom
 def test_rows_that_were_dropped_or_discarded_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = shown(tmp_path, capsys, outcome("bronze.orders", 1234), outcome("silver.sales", 0))
     assert told[:3] == [
-        "table action added total quarantined dropped seconds",
+        "table action added total rejected seconds",
         "bronze.orders append 3 9 1,234 0.0",
         "silver.sales append 3 9 0.0",
     ]
 
 
-def test_a_run_that_dropped_nothing_has_no_column_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(tmp_path, capsys, outcome("bronze.orders", 0))[0] == "table action added total quarantined seconds"
+def test_a_run_that_rejected_nothing_has_no_column_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(tmp_path, capsys, outcome("bronze.orders", 0))[0] == "table action added total seconds"

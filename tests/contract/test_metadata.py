@@ -154,8 +154,17 @@ def test_of_what_spark_wrote_only_the_listed_paths_differ(lake: EmbeddedLake, tm
         tables.overwrite("a.one", spark.sql("SELECT 3L AS id, 'z' AS name, 0.5D AS share"))
         tables.append("a.one", spark.sql("SELECT 4L AS id, 'z' AS name, 0.5D AS share"))
 
-    for work in (make, grow, replace):
+    for work in (make, grow):
         assert publish(work) <= ALLOWED
+    before = meta.load(lake.pointers()["a.one"])
+    assert publish(replace) - ALLOWED == {"snapshots"}, "of its two commits one snapshot is left"
     final = meta.load(lake.pointers()["a.one"])
-    assert len(final["snapshot-log"]) == 3
+    assert len(final["snapshot-log"]) == len(final["snapshots"]) == 3
+    last = final["snapshots"][-1]
+    assert last["parent-snapshot-id"] == before["current-snapshot-id"]
+    counts = {"operation": "overwrite", "added-records": "2", "deleted-records": "2", "total-records": "2"}
+    assert {key: last["summary"][key] for key in counts} == counts
+    lists = {snapshot["manifest-list"] for snapshot in final["snapshots"]}
+    there = {str(file) for file in lake.warehouse.rglob("a/one/metadata/**/snap-*.avro")}
+    assert there == {str(meta.local_path(one)) for one in lists}, "nothing is left of the first"
     assert sorted(row[0] for row in rows_of(lake.pointers()["a.one"])) == [3, 4]

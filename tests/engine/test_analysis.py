@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 import pytest
-from declared import derive
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from declared import derive
 from icefield import accumulate, append, by_key, expect, ref, references, unique
 from icefield.errors import (
     BadFunction,

@@ -29,7 +29,9 @@ def ranked(rows: Any) -> Any:
 
 def test_by_key(batches: list[Any]) -> None:
     assert_incremental(by_k, batches, refresh=by_key("k"))
-    with pytest.raises(AssertionError, match=r"ranked is declared by_key\('k'\), but its function uses a window over all rows"):
+    with pytest.raises(
+        AssertionError, match=r"ranked is declared by_key\('k'\), but its function uses a window over all rows"
+    ):
         assert_incremental(ranked, batches, refresh=by_key("k"))
 
 
@@ -104,7 +106,7 @@ def test_the_refresh_kind_and_the_inputs_come_from_the_declaration(spark: Any, b
     assert_incremental(declared, batches)
     names = [spark.createDataFrame(rows, "g STRING, name STRING") for rows in ([("a", "A")], [("b", "B"), ("c", "C")])]
     assert_incremental(named, [{"rows": rows, "names": some} for rows, some in zip(batches, names, strict=True)])
-    with pytest.raises(ValueError, match="declares gold.a, gold.b with different refresh kinds"):
+    with pytest.raises(ValueError, match=r"declares gold\.a, gold\.b with different refresh kinds"):
         assert_incremental(two_tables, batches)
     with pytest.raises(ValueError, match="by_k declares no table: say which is meant"):
         assert_incremental(by_k, batches)

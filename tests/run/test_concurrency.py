@@ -137,7 +137,10 @@ def test_a_run_whose_check_looked_at_a_table_that_changed_meanwhile_is_planned_a
     slow.signal(signal.SIGCONT)
     ended = slow.end()
     assert ended.result["status"] == "failed", ended.output
-    assert "bronze.right: `id is in bronze.left` (1 rows, such as 2)" in ended.result["error"]
+    assert (
+        "bronze.right was not published: check `id is in bronze.left` fails for 1 row, such as 2"
+        in ended.result["error"]
+    )
     assert "bronze.right" not in project.lake.pointers()
 
 

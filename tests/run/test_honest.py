@@ -219,19 +219,32 @@ def merged(current):
 
 @table("gold.united_and_merged", refresh=accumulate("shop", n="sum", first="min"))
 def united_and_merged(current, lines):
-    rows = current.select("shop", F.lit(1).alias("n"), "at").unionByName(lines.select("shop", F.lit(0).alias("n"), "at"))
+    none = lines.select("shop", F.lit(0).alias("n"), "at")
+    rows = current.select("shop", F.lit(1).alias("n"), "at").unionByName(none)
     return rows.groupBy("shop").agg(F.sum("n").alias("n"), F.min("at").alias("first"))
 '''
 
 #: What arrives, run by run: additions, corrections (an id again), deletions (an id without a customer).
 RUNS = [
-    ["1,ann,north,5.00,2026-08-01 10:00:05", "2,ann,south,2.50,2026-08-01 10:00:05", "3,bob,north,1.00,2026-08-02 09:30:00",
-     "4,cid,east,7.00,2026-08-02 09:30:10", "5,,west,1.00,2026-08-03 00:00:00", "6,dan,west,3.00,2026-08-03 12:00:00"],
+    [
+        "1,ann,north,5.00,2026-08-01 10:00:05", "2,ann,south,2.50,2026-08-01 10:00:05",
+        "3,bob,north,1.00,2026-08-02 09:30:00", "4,cid,east,7.00,2026-08-02 09:30:10",
+        "5,,west,1.00,2026-08-03 00:00:00", "6,dan,west,3.00,2026-08-03 12:00:00",
+    ],
     ["7,ann,north,9.00,2026-08-03 12:00:00", "8,eve,south,4.00,2026-08-04 08:00:00"],
-    ["1,ann,east,6.00,2026-08-01 10:00:45", "3,cid,north,1.00,2026-08-02 09:30:00", "9,fay,west,0.50,2026-08-04 08:00:00"],
+    [
+        "1,ann,east,6.00,2026-08-01 10:00:45", "3,cid,north,1.00,2026-08-02 09:30:00",
+        "9,fay,west,0.50,2026-08-04 08:00:00",
+    ],
     ["6,,west,3.00,2026-08-03 12:00:00", "4,,east,7.00,2026-08-02 09:30:10"],
-    ["6,dan,west,3.00,2026-08-03 12:00:00", "10,,north,1.00,2026-08-05 00:00:00", "2,,south,0.00,2026-08-01 10:00:05"],
-    ["11,gus,south,8.00,2026-08-05 10:00:00", "1,ann,north,5.00,2026-08-01 10:00:05", "8,ann,south,4.00,2026-08-01 10:00:05"],
+    [
+        "6,dan,west,3.00,2026-08-03 12:00:00", "10,,north,1.00,2026-08-05 00:00:00",
+        "2,,south,0.00,2026-08-01 10:00:05",
+    ],
+    [
+        "11,gus,south,8.00,2026-08-05 10:00:00", "1,ann,north,5.00,2026-08-01 10:00:05",
+        "8,ann,south,4.00,2026-08-01 10:00:05",
+    ],
 ]  # fmt: skip
 SHOPS = ["north,Oslo", "south,Rome", "east,Wien"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COMMANDS: Mapping[str, str] = {
     "init": "Make a small commented project, or a copy of a reference project with its generator.",
     "ls": "List the declared tables, what they read, and how they stand in the lake.",
-    "plan": "Show what a run would do now, and why. Nothing is started or changed.",
+    "plan": "Show what a run would do now, and why, and what it would refuse. Nothing is started or changed.",
     "run": "Take in what has arrived, refresh what it touches, check it, and publish all of it at once, or nothing.",
     "check": "Evaluate the checks over the published lake. Nothing is changed; Spark is started.",
     "verify": "Recompute tables aside and compare them with the lake, row for row. Nothing is changed; Spark starts.",
@@ -42,13 +42,40 @@ def build_app(arguments: Sequence[str] | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_icefield)
-    called = list(COMMANDS) if arguments is None else [word for word in arguments[:1] if word in COMMANDS]
+    called = list(COMMANDS) if arguments is None else _called(arguments)
     for name in called:
         importlib.import_module(f"icefield.cli.{name}").register(app)
     if not called:
         for name, purpose in COMMANDS.items():
             app.command(name, help=purpose)(_listed)
     return app
+
+
+#: Options that are the project's, and may stand before the command as well.
+_BEFORE = ("-p", "--project", "--profile")
+
+
+def reordered(arguments: Sequence[str]) -> list[str]:
+    """The arguments with those of the project behind the command: `-p DIR ls` means `ls -p DIR`."""
+    before: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].partition("=")[0] in _BEFORE:
+        taken = 1 if "=" in rest[0] or len(rest) == 1 else 2
+        before, rest = [*before, *rest[:taken]], rest[taken:]
+    words = [place for place, word in enumerate(rest) if not word.startswith("-")]
+    if not before or not words or rest[words[0]] not in COMMANDS:
+        return list(arguments)
+    # Behind the command, or the command of a group: `-p DIR table show x` means `table show -p DIR x`.
+    end = words[1] + 1 if rest[words[0]] in _GROUPS and len(words) > 1 else words[0] + 1
+    return [*rest[:end], *before, *rest[end:]]
+
+
+_GROUPS = ("table", "quarantine", "lake")
+
+
+def _called(arguments: Sequence[str]) -> list[str]:
+    """The command that is called, if it is one."""
+    return [word for word in arguments[:1] if word in COMMANDS]
 
 
 def _listed() -> None:

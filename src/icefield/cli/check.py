@@ -9,17 +9,23 @@ from icefield.cli import output
 from icefield.cli.guard import FAILED, guarded
 from icefield.cli.options import HERE, Exclude, Json, ProfileName, ProjectDir, Select, words
 from icefield.cli.output import Column, Count
-from icefield.cli.wording import plural
 from icefield.project import open_project
 from icefield.run.checking import check_project
 from icefield.run.planning import selected
+from icefield.words import plural
 
 if TYPE_CHECKING:
     import typer
 
     from icefield.engine.audit import CheckResult
 
-_COLUMNS = ("table", "check", "outcome", Column(name="rows", right=True), "seen")
+_COLUMNS = (
+    "table",
+    Column(name="check", wraps=True),
+    "outcome",
+    Column(name="rows", right=True),
+    Column(name="seen", wraps=True),
+)
 
 
 def register(app: typer.Typer) -> None:

@@ -16,12 +16,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from icefield.cli.wording import plural, size
 from icefield.engine.jars import PINNED, cache_folder
 from icefield.engine.java import find_java
 from icefield.errors import IcefieldError
 from icefield.lake.wholeness import wholeness
 from icefield.project import open_project
+from icefield.words import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

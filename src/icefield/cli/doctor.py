@@ -12,6 +12,7 @@ from icefield.cli.diagnosis import Finding, examine_lake, examine_machine, exami
 from icefield.cli.guard import FAILED, guarded
 from icefield.cli.opening import lake_at
 from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
+from icefield.cli.output import Column
 from icefield.errors import NoProject, ProjectError, UnknownRun
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def doctor(
     if as_json:
         output.json([asdict(finding) for finding in findings])
     else:
-        output.table(("", "what", "found"), [(finding.status, finding.what, _told(finding)) for finding in findings])
+        columns = ("what", "", Column(name="found", wraps=True))
+        output.table(columns, [(finding.what, finding.status, _told(finding)) for finding in findings])
     return FAILED if any(finding.status == "failure" for finding in findings) else 0
 
 

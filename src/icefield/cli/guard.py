@@ -11,7 +11,7 @@ import typer
 
 from icefield import interrupt
 from icefield.cli import output
-from icefield.errors import CheckError, IcefieldError, Interrupted, RunError
+from icefield.errors import CheckError, IcefieldError, Interrupted, PlanRefused, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +53,6 @@ def _code_of(command: Callable[[], int | None]) -> int:
 
 def exit_code(error: BaseException) -> int:
     """1: what was asked for was tried and failed; 2: it could not be tried."""
-    if isinstance(error, RunError | CheckError) and not isinstance(error, Interrupted):
+    if isinstance(error, RunError | CheckError) and not isinstance(error, Interrupted | PlanRefused):
         return FAILED
     return FAILED if isinstance(error, IcefieldError) and error.code == "ICE-000" else COULD_NOT_RUN

@@ -8,9 +8,9 @@ from icefield.cli import output
 from icefield.cli.guard import guarded
 from icefield.cli.opening import lake_at
 from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
-from icefield.cli.wording import plural
 from icefield.errors import NoLake
 from icefield.lake.relocate import relocate
+from icefield.words import plural
 
 
 def register(app: typer.Typer) -> None:

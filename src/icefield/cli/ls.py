@@ -13,24 +13,28 @@ from icefield.cli.guard import guarded
 from icefield.cli.opening import lake_of, undeclared
 from icefield.cli.options import HERE, SELECTORS, Exclude, Json, ProfileName, ProjectDir, words
 from icefield.cli.output import Column, Count
-from icefield.cli.wording import ago, from_ms
+from icefield.cli.plan import promise_of
 from icefield.declare import Files
-from icefield.graph import Graph, select
+from icefield.graph import Graph, owner_of, select
 from icefield.graph.svg import draw
 from icefield.lake.embedded import now_ms
+from icefield.plan import has_newer_inputs
 from icefield.project import open_project
+from icefield.words import ago, from_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from icefield.graph import Node
     from icefield.graph.state import TableState
 
 _COLUMNS = (
     "table",
     "refresh",
-    "inputs",
-    Column(name="checks", right=True),
+    Column(name="inputs", wraps=True, optional=True),
+    Column(name="checks", right=True, optional=True),
     Column(name="rows", right=True),
-    "state",
+    Column(name="state", wraps=True),
 )
 
 
@@ -55,7 +59,7 @@ def ls(
     if svg is not None:
         return _draw(opened.graph, chosen, svg)
     states = lake_of(opened).states()
-    rows = [_row(opened.graph[name], states.get(name)) for name in chosen]
+    rows = [_row(opened.graph[name], states) for name in chosen]
     if not selector and not exclude:
         rows += [_undeclared(states[name]) for name in undeclared(opened, sorted(states))]
     if as_json:
@@ -80,17 +84,21 @@ def _draw(graph: Graph, chosen: tuple[str, ...], file: Path) -> None:
 def _part(graph: Graph, chosen: tuple[str, ...]) -> Graph:
     """The chosen tables alone; what they read outside of the choice is left out."""
     nodes = {
-        name: replace(graph[name], edges=tuple(e for e in graph[name].edges if e.table is None or e.table in chosen))
+        name: replace(
+            graph[name], edges=tuple(e for e in graph[name].edges if e.table is None or owner_of(e.table) in chosen)
+        )
         for name in chosen
     }
     return Graph(nodes=nodes, order=chosen)
 
 
-def _row(node: Node, state: TableState | None) -> dict[str, Any]:
+def _row(node: Node, states: Mapping[str, TableState]) -> dict[str, Any]:
+    state = states.get(node.name)
     return {
         "table": node.name,
         "declared": True,
         "refresh": node.refresh.kind,
+        "promise": promise_of(node, state) or None,
         "source": node.source.path if isinstance(node.source, Files) else None,
         "inputs": list(node.inputs),
         "checks": [check.name for check in (*node.row_checks, *node.table_checks)],
@@ -98,13 +106,22 @@ def _row(node: Node, state: TableState | None) -> dict[str, Any]:
         "comment": node.comment,
         "location": str(node.location),
         "code_changed": state is not None and state.fingerprint != node.fingerprint,
+        "inputs_newer": state is not None and has_newer_inputs(node, state, states),
         **_standing(state),
     }
 
 
 def _undeclared(state: TableState) -> dict[str, Any]:
-    nothing: dict[str, Any] = {"refresh": None, "source": None, "inputs": [], "checks": [], "tags": [], "comment": ""}
-    told = {"location": None, "code_changed": False}
+    nothing: dict[str, Any] = {
+        "refresh": None,
+        "promise": None,
+        "source": None,
+        "inputs": [],
+        "checks": [],
+        "tags": [],
+        "comment": "",
+    }
+    told = {"location": None, "code_changed": False, "inputs_newer": False}
     return {"table": state.name, "declared": False, **nothing, **told, **_standing(state)}
 
 
@@ -119,7 +136,7 @@ def _cells(row: dict[str, Any]) -> list[Any]:
     rows = "" if row["rows"] is None else Count(row["rows"])
     return [
         row["table"],
-        row["refresh"] or "",
+        ", ".join(filter(None, [row["refresh"], row["promise"] if row["promise"] != "full" else None])),
         ", ".join([*reads, *row["inputs"]]),
         len(row["checks"]) or "",
         rows,
@@ -133,4 +150,8 @@ def _state(row: dict[str, Any]) -> str:
     told = ago(int(row["published_at"].timestamp() * 1000), now_ms())
     if not row["declared"]:
         return f"undeclared, published {told}"
-    return f"published {told}" + (", code changed since" if row["code_changed"] else "")
+    since = [what for key, what in _SINCE.items() if row[key]]
+    return f"published {told}" + (f", {' and '.join(since)} changed since" if since else "")
+
+
+_SINCE = {"code_changed": "code", "inputs_newer": "inputs"}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from icefield.errors import IcefieldError, NotWritten
 from icefield.lake.values import json_rows, json_text, plain
@@ -28,10 +29,16 @@ LEGIBLE = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a printed table."""
+    """A column of a printed table.
+
+    Cells are never cut: those of a column that wraps go on in the next line, between words. Optional columns are left
+    out, the last one first, where a terminal has no room for all.
+    """
 
     name: str
     right: bool = False
+    wraps: bool = False
+    optional: bool = False
 
 
 @contextmanager
@@ -92,17 +99,40 @@ def failure(text: str) -> None:
 
 
 def table(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]], *, wide: bool = False) -> None:
-    """Rows under their headings; `wide` ones that a terminal has no room for, one block a row."""
+    """Rows under their headings; where a terminal has no room for them, one below the other.
+
+    `wide`: rows of a query, of which long cells may be folded.
+    """
     heads = [column if isinstance(column, Column) else Column(name=column) for column in columns]
     shown = [[_cell(value) for value in row] for row in rows]
     if not _is_terminal(sys.stdout):
         for text in _aligned(heads, shown):
             line(text)
-    elif wide and not _fits(heads, shown, _console().width):
-        for text in _blocks(heads, shown):
-            line(text)
+        return
+    width = _console().width
+    if wide:
+        if _is_legible(heads, shown, width):
+            _console().print(drawn(heads, shown))
+        else:
+            _lines(_records(heads, shown))
+        return
+    fitting = _fitting(heads, shown, width)
+    if fitting is None:
+        _lines(_blocks(heads, shown, width))
     else:
-        _console().print(drawn(heads, shown))
+        _console().print(drawn(*fitting))
+
+
+def fits(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> bool:
+    """Whether a table is printed with all of its columns."""
+    heads = [column if isinstance(column, Column) else Column(name=column) for column in columns]
+    shown = [[_cell(value) for value in row] for row in rows]
+    return not _is_terminal(sys.stdout) or _least(heads, shown) <= _console().width
+
+
+def _lines(texts: Iterable[str]) -> None:
+    for text in texts:
+        line(text)
 
 
 def live(render: Callable[[], RenderableType]) -> Live:
@@ -121,10 +151,13 @@ def drawn(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
+    listed = [list(row) for row in rows]
     found = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for column in columns:
-        found.add_column(column.name, justify="right" if column.right else "left", overflow="fold")
-    for row in rows:
+    for number, column in enumerate(columns):
+        room = _room(column, [row[number] for row in listed])
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        found.add_column(column.name, justify=justify, overflow="fold", min_width=room, no_wrap=not column.wraps)
+    for row in listed:
         found.add_row(*(Text(cell) for cell in row))
     return found
 
@@ -142,13 +175,39 @@ def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterab
         yield "  ".join(text.rjust(w) if column.right else text.ljust(w) for column, text, w in cells).rstrip()
 
 
-def _fits(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> bool:
+def _fitting(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
+) -> tuple[Sequence[Column], Sequence[Sequence[str]]] | None:
+    """The table with as many of its columns as there is room for; None where there is too little for the rest."""
+    while _least(columns, rows) > width:
+        places = [place for place, column in enumerate(columns) if column.optional]
+        if not places:
+            return None
+        gone = places[-1]
+        columns = [column for place, column in enumerate(columns) if place != gone]
+        rows = [[cell for place, cell in enumerate(row) if place != gone] for row in rows]
+    return columns, rows
+
+
+def _least(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+    """The room that a table needs at least."""
+    cells = [[row[place] for row in rows] for place in range(len(columns))]
+    return sum(_room(column, some) for column, some in zip(columns, cells, strict=True)) + 2 * (len(columns) - 1)
+
+
+def _room(column: Column, cells: Sequence[str]) -> int:
+    """The signs that a column needs at least: its longest cell, or word where it wraps."""
+    texts = [part for text in (column.name, *cells) for part in text.split("\n")]
+    return max((len(part) for text in texts for part in (text.split() if column.wraps else [text])), default=0)
+
+
+def _is_legible(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> bool:
     """Whether every column has room for its cells, or at least for a part of them that can be read."""
     wanted = (max(len(text) for text in (column.name, *cells)) for column, *cells in zip(columns, *rows, strict=True))
     return sum(min(room, LEGIBLE) + 2 for room in wanted) <= width + 2
 
 
-def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterable[str]:
+def _records(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterable[str]:
     """Each row as lines of name and value, as psql and DuckDB do where a row is too long."""
     room = max(len(column.name) for column in columns)
     for number, row in enumerate(rows, 1):
@@ -156,6 +215,17 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterabl
         for column, text in zip(columns, row, strict=True):
             indented = text.replace("\n", "\n" + " " * (room + 2))
             yield f"{column.name.ljust(room)}  {indented}".rstrip()
+
+
+def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Iterable[str]:
+    """Each row under its first cell, as lines of name and value; long values go on below, between words."""
+    room = max(len(column.name) for column in columns[1:]) if len(columns) > 1 else 0
+    for row in rows:
+        yield row[0]
+        for column, text in zip(columns[1:], row[1:], strict=True):
+            parts = textwrap.wrap(text, max(width - room - 4, 20), break_long_words=False, break_on_hyphens=False)
+            for number, part in enumerate(parts):
+                yield f"  {(column.name if number == 0 else '').ljust(room)}  {part}"
 
 
 def _cell(value: Any) -> str:

@@ -5,18 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from icefield.cli import output
-from icefield.cli.guard import guarded
+from icefield.cli.guard import COULD_NOT_RUN, guarded
 from icefield.cli.opening import accepted, lake_of
 from icefield.cli.options import HERE, Accept, Exclude, FullRefresh, Json, ProfileName, ProjectDir, Select, words
-from icefield.cli.wording import plural, size
+from icefield.cli.output import Column
 from icefield.plan import Wishes
 from icefield.project import open_project
 from icefield.run.planning import plan_project, selected
+from icefield.words import plural, size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import typer
 
+    from icefield.graph import Graph, Node
+    from icefield.graph.state import TableState
     from icefield.plan import Plan, Step
+
+
+_COLUMNS = (
+    "table",
+    Column(name="refresh", optional=True),
+    "action",
+    Column(name="why", wraps=True),
+    Column(name="reads", wraps=True, optional=True),
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -32,26 +46,33 @@ def plan(
     as_json: Json = False,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
-) -> None:
-    """Show what a run would do now, and why. Nothing is started or changed."""
+) -> int:
+    """Show what a run would do now, and why, and what it would refuse. Nothing is started or changed."""
     opened = open_project(project, profile)
     lake = lake_of(opened)
+    states = lake.states()
     found = plan_project(
         opened,
         lake,
-        lake.states(),
+        states,
         selection=selected(opened, words(select), words(exclude)),
         wishes=Wishes(full_refresh=full_refresh, accept=frozenset(accepted(opened, accept))),
+        foresee=True,
     )
     if as_json:
-        output.json(as_data(found))
-    elif not found.work:
+        output.json(as_data(found, opened.graph, states))
+    elif not found.work and not found.problems:
         output.line(nothing_new(found))
     else:
         graph = opened.graph
-        rows = [(step.table, graph[step.table].refresh.kind, *_cells(step)) for step in found.steps]
-        output.table(("table", "refresh", "action", "why", "reads"), rows)
+        rows = [
+            (step.table, refresh_of(graph[step.table], states.get(step.table)), *_cells(step)) for step in found.steps
+        ]
+        output.table(_COLUMNS, rows)
         output.line(f"\n{plural(len(found.work), 'table')} of {len(found.steps)} to refresh")
+    for problem in found.problems:
+        output.failure(str(problem))
+    return COULD_NOT_RUN if found.problems else 0
 
 
 def nothing_new(found: Plan) -> str:
@@ -63,12 +84,28 @@ def nothing_new(found: Plan) -> str:
     return told + "".join(f"; {step.table} {step.reason}" for step in waiting)
 
 
-def as_data(found: Plan) -> dict[str, Any]:
+def refresh_of(node: Node, state: TableState | None) -> str:
+    """A table's refresh kind, and what is known of its promise."""
+    promise = promise_of(node, state)
+    return node.refresh.kind if promise in ("", "full") else f"{node.refresh.kind}, {promise}"
+
+
+def promise_of(node: Node, state: TableState | None) -> str:
+    """What is known of the promise of a table's refresh kind: nothing where its code changed since."""
+    if node.refresh.kind == "full":
+        return "full"
+    known = state is not None and state.fingerprint == node.fingerprint
+    return state.promise if state is not None and known else ""
+
+
+def as_data(found: Plan, graph: Graph, states: Mapping[str, TableState]) -> dict[str, Any]:
     """A plan as JSON has it."""
+    promises = {step.table: promise_of(graph[step.table], states.get(step.table)) for step in found.steps}
     return {
         "work": len(found.work),
-        "steps": [_step(step) for step in found.steps],
+        "steps": [{**_step(step), "promise": promises[step.table] or None} for step in found.steps],
         "undeclared": list(found.undeclared),
+        "problems": [str(problem) for problem in found.problems],
     }
 
 
@@ -98,7 +135,7 @@ def _cells(step: Step) -> list[str]:
 
 
 def _reads(step: Step) -> str:
-    if step.action == "none":
+    if step.action in ("none", "refused"):
         return ""
     if not step.known:
         return "decided at run"

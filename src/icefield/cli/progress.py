@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from icefield.cli import output
 from icefield.cli.output import Column
-from icefield.cli.wording import number, seconds
 from icefield.errors import few
 from icefield.run.events import Event, PhaseStarted, RunBeside, RunOvertaken, TableOutcome, TableStarted
+from icefield.words import number, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from icefield.cli import output, repair
+from icefield.cli.first_arrivals import first_arrivals
 from icefield.cli.guard import guarded
 from icefield.cli.opening import lake_at
 from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
 from icefield.cli.output import Column, Count
-from icefield.cli.wording import plural
 from icefield.declare.suggest import did_you_mean
 from icefield.errors import NoSuchTable
 from icefield.query import open_reader
 from icefield.query.overview import columns
 from icefield.query.reader import quoted
+from icefield.words import plural
 
 if TYPE_CHECKING:
     from icefield.query import Reader
@@ -44,29 +45,53 @@ def ls(*, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileNam
         output.line("Quarantine is empty")
     else:
         rows = [(one["table"], reason, Count(n)) for one in waiting for reason, n in one["reasons"].items()]
-        output.table(("table", "reason", _ROWS), rows)
+        output.table(("table", Column(name="reason", wraps=True), _ROWS), rows)
         output.line(f"{plural(sum(one['rows'] for one in waiting), 'row')} in quarantine")
 
 
 def show(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table whose bad rows to show.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table whose rejected rows to show.")],
     *,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Only rows with a reason that holds this text.")
+    ] = None,
+    where: Annotated[
+        str, typer.Option("--where", metavar="SQL", help="Only these rows: DuckDB's SQL over the quarantine's columns.")
+    ] = "true",
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 20,
     as_json: Json = False,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> None:
-    """Bad rows of a table: the reasons, the file and line they came from, and their text as it arrived."""
+    """Rejected rows of a table: the reasons, the file and line they came from, and their text as it arrived."""
     with open_reader(lake_at(project, profile)) as reader:
         name = _find(reader, table)
-        found = reader.query(_bad_rows(reader, name, limit))
-        total = reader.count(name)
+        chosen = f"({where}) AND {_has_reason(reader, name, reason)}"
+        rows = _rejected(reader, name, chosen, limit)
+        ((total,),) = reader.query(f"SELECT count(*) FROM {quoted(name)} WHERE {chosen}").rows()
+        repeated = first_arrivals(reader, name.removesuffix(SUFFIX), rows, project, profile)
     if as_json:
-        output.rows_as_json(found.columns, found.rows())
+        output.json([{**row, "repeats": repeated.get(number)} for number, row in enumerate(rows)])
         return
-    rows = [(", ".join(reasons or ()), _origin(file, line), raw) for reasons, file, line, raw, *_ in found.rows()]
-    output.table(("reasons", "from", "text"), rows)
-    output.note(f"{len(rows)} of {plural(total, 'row')}" + ("; --limit shows more" if len(rows) < total else ""))
+    shown = [(_origin(row), _why(row, repeated.get(number)), row["raw"]) for number, row in enumerate(rows)]
+    output.table(("from", Column(name="reasons", wraps=True), Column(name="text", wraps=True)), shown)
+    output.note(f"{len(rows):,} of {plural(total, 'row')}" + ("; --limit shows more" if len(rows) < total else ""))
+
+
+def _rejected(reader: Reader, name: str, chosen: str, limit: int) -> list[dict[str, Any]]:
+    found = reader.query(_bad_rows(reader, name, chosen, limit))
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows()]
+
+
+def _has_reason(reader: Reader, name: str, reason: str | None) -> str:
+    if reason is None:
+        return "true"
+    text = reason.replace("'", "''")
+    return f"len(list_filter({_own(reader, name)['reasons']}, r -> contains(lower(r), lower('{text}')))) > 0"
+
+
+def _why(row: dict[str, Any], repeats: str | None) -> str:
+    return ", ".join(row["reasons"] or ()) + (f" (repeats {repeats})" if repeats else "")
 
 
 def _find(reader: Reader, table: str) -> str:
@@ -96,7 +121,7 @@ def _waiting(reader: Reader, name: str) -> dict[str, Any]:
     return {"table": name.removesuffix(SUFFIX), "rows": reader.count(name), "reasons": dict(reasons.rows())}
 
 
-def _bad_rows(reader: Reader, name: str, limit: int) -> str:
+def _bad_rows(reader: Reader, name: str, chosen: str, limit: int) -> str:
     own = _own(reader, name)
     table = name.removesuffix(SUFFIX).replace("'", "''")
     files = "SELECT NULL::BIGINT AS arrival, NULL::VARCHAR AS path WHERE false"
@@ -104,11 +129,28 @@ def _bad_rows(reader: Reader, name: str, limit: int) -> str:
         files = f"SELECT arrival, any_value(path) AS path FROM ops.files WHERE \"table\" = '{table}' GROUP BY 1"
     return (
         f"SELECT q.{own['reasons']} AS reasons, f.path AS file, q.{own['line']} AS line, q.{own['raw']} AS raw,"
-        f" q.{own['run']} AS run, q.{own['quarantined_at']} AS quarantined_at"
-        f" FROM {quoted(name)} q LEFT JOIN ({files}) f ON f.arrival = q.{own['arrival']}"
+        f" q.{own['run']} AS run, q.{own['quarantined_at']} AS quarantined_at, {_values(reader, name)} AS values"
+        f" FROM (SELECT * FROM {quoted(name)} WHERE {chosen}) q LEFT JOIN ({files}) f ON f.arrival = q.{own['arrival']}"
         f" ORDER BY q.{own['arrival']}, q.{own['line']} LIMIT {limit}"
     )
 
 
-def _origin(file: str | None, line: int | None) -> str:
+def _values(reader: Reader, name: str) -> str:
+    """The row's own columns as texts, for whoever looks for the row that it repeats."""
+    told = {text.strip('"') for text in _own(reader, name).values()}
+    names = [column["name"] for column in columns(reader.pin(name)) if column["name"] not in told]
+    listed = ", ".join(f"{_text(n)}: CAST(q.{_quoted(n)} AS VARCHAR)" for n in names)
+    return f"{{{listed}}}" if listed else "NULL"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _origin(row: dict[str, Any]) -> str:
+    file, line = row["file"], row["line"]
     return f"{file}:{line}" if file and line is not None else file or ""

@@ -20,6 +20,7 @@ from icefield.run.order import Order
 from icefield.run.runner import run_project
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table whose quarantine it is about.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would become of the rows.")]
 WHERE = "Which waiting rows: Spark SQL over the table's columns, `reasons` and `line`"
 
 
@@ -31,6 +32,7 @@ def replay(
         list[str] | None,
         typer.Option("--set", metavar="COLUMN=SQL", help='A repair, such as "amount = abs(amount)"; may be repeated.'),
     ] = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
@@ -47,7 +49,7 @@ def replay(
     if assign:
         pairs = tuple(_assignment(text) for text in assign)
         repairs = (Repair(table=name, kind="replay", where=where, assign=pairs),)
-    return _run(opened, name, repairs, project, as_json=as_json)
+    return _run(opened, name, repairs, project, as_json=as_json, dry_run=dry_run)
 
 
 def discard(
@@ -55,6 +57,7 @@ def discard(
     *,
     reason: Annotated[str, typer.Option("--reason", help="Why they may be let go; it is kept with the decision.")],
     where: Annotated[str, typer.Option("--where", metavar="SQL", help=f"{WHERE}.")] = "true",
+    dry_run: DryRun = False,
     as_json: Json = False,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
@@ -67,14 +70,16 @@ def discard(
         )
     opened = open_project(project, profile)
     name = _table(opened, table)
-    return _run(
-        opened, name, (Repair(table=name, kind="discard", where=where, reason=reason),), project, as_json=as_json
-    )
+    repair = Repair(table=name, kind="discard", where=where, reason=reason)
+    return _run(opened, name, (repair,), project, as_json=as_json, dry_run=dry_run)
 
 
-def _run(opened: Project, name: str, repairs: tuple[Repair, ...], project: Path, *, as_json: bool) -> int:
+def _run(
+    opened: Project, name: str, repairs: tuple[Repair, ...], project: Path, *, as_json: bool, dry_run: bool
+) -> int:
     with showing() as listener:
-        order = Order(select=f"{name}+", replay=(name,), repairs=repairs, once=True)
+        selection = name if dry_run else f"{name}+"
+        order = Order(select=selection, replay=(name,), repairs=repairs, dry_run=dry_run, once=True)
         result = run_project(opened, order, listener)
     if as_json:
         output.json(report.as_data(result, opened))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from icefield.cli import output
 from icefield.cli.output import Column, Count
 from icefield.cli.plan import nothing_new
-from icefield.cli.wording import from_ms, plural, seconds, size
+from icefield.words import from_ms, plural, seconds, size
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from icefield.engine.audit import CheckResult
     from icefield.project import Project
@@ -27,8 +26,13 @@ def show(result: RunResult, project: Project, same: str) -> None:
         told = [_nothing_replayed(one) for one in result.replayed] or [nothing_new(result.plan)]
         output.line(f"{'; '.join(told)} ({seconds(result.seconds)})")
         return
+    if result.status == "dry run":
+        _show_replayed(result)
+        output.line(_headline(result))
+        return
     if result.tables:
         _show_tables(result)
+    _show_reasons(result)
     _show_set_aside(result)
     _show_warnings(result)
     _show_replayed(result)
@@ -36,8 +40,8 @@ def show(result: RunResult, project: Project, same: str) -> None:
     output.line(f"time   {', '.join(f'{phase} {seconds(spent)}' for phase, spent in result.phases.items())}")
     if (moved := result.traffic) is not None:
         of_all = f" (all tables had {size(moved.stored)})" if moved.stored else ""
-        output.line(f"data   queries opened files of {size(moved.read)}{of_all}, {size(moved.written)} were written")
-    output.line(f"lake   {project.profile.lake}, {size(_size(project.profile.lake))}")
+        output.line(f"data   queries opened {size(moved.read)} of files{of_all} and wrote {size(moved.written)}")
+    output.line(f"lake   {project.profile.lake}")
     output.line(f"log    {result.log}")
     if result.error:
         output.failure(result.error)
@@ -49,6 +53,8 @@ def show(result: RunResult, project: Project, same: str) -> None:
 
 
 def _headline(result: RunResult) -> str:
+    if result.status == "dry run":
+        return f"\nNothing was published: this was a dry run of {seconds(result.seconds)}."
     if result.status == "failed":
         return (
             f"\nRun {result.run} failed after {seconds(result.seconds)}: nothing was published, the lake is as it was."
@@ -58,8 +64,8 @@ def _headline(result: RunResult) -> str:
 
 
 def _tally(result: RunResult) -> str:
-    """The line that scripts look for, in dbt's words."""
-    warned = {check.table for check in result.checks if check.status == "warned"}
+    """The line that scripts look for, in dbt's words; a table that rejected rows is one to look at."""
+    warned = {check.table for check in result.checks if check.status in ("warned", "quarantined")}
     errors = sum(outcome.status == "failed" for outcome in result.tables)
     skipped = sum(outcome.status in ("skipped", "abandoned") for outcome in result.tables)
     fine = [outcome for outcome in result.tables if outcome.status in ("published", "unchanged")]
@@ -68,39 +74,79 @@ def _tally(result: RunResult) -> str:
     return f"Done. PASS={len(fine) - warns} WARN={warns} ERROR={errors} SKIP={skipped} TOTAL={total}"
 
 
+_PARTS = ("read", "compute", "check", "write")
+_NUMBER = {
+    name: Column(name=name, right=True)
+    for name in ("added", "removed", "total", "rejected", "keys", "seconds", *_PARTS)
+}
+
+
 def _show_tables(result: RunResult) -> None:
-    """Rows that were let go have a column only where there are any: most runs have none."""
-    dropped = ["dropped"] if any(outcome.rows_dropped for outcome in result.tables) else []
-    counts = [Column(name=name, right=True) for name in ("added", "total", "quarantined", *dropped, "seconds")]
-    output.table(("table", "action", *counts, ""), [_built(one, dropped=bool(dropped)) for one in result.tables])
+    """What became of each table, and where its seconds went: beside it where there is room, else below."""
+    counts = [name for name in ("added", "removed", "total", "rejected", "keys") if _is_told(result, name)]
+    columns: list[Column | str] = ["table", "action", *(_NUMBER[name] for name in (*counts, "seconds"))]
+    rows = [_built(one, counts) for one in result.tables]
+    spent = [one for one in result.tables if one.spent]
+    parts: list[Column | str] = [_NUMBER[part] for part in _PARTS if any(part in one.spent for one in spent)]
+    whole = [[*row, *_spent(one, parts)] for row, one in zip(rows, result.tables, strict=True)]
+    if output.fits([*columns, *parts], whole):
+        output.table([*columns, *parts], whole)
+        return
+    output.table(columns, rows)
+    if spent:
+        output.heading("Where the seconds went")
+        output.table(["table", *parts], [[one.table, *_spent(one, parts)] for one in spent])
 
 
-def _built(outcome: TableOutcome, *, dropped: bool) -> list[Any]:
-    told = {
-        "published": _how(outcome),
-        "unchanged": "unchanged",
-        "skipped": f"skipped: {outcome.reason}",
-        "failed": "FAILED",
-        "abandoned": "not published",
-    }
-    counted = outcome.status in ("published", "unchanged")
+def _is_told(result: RunResult, name: str) -> bool:
+    """Most runs remove and reject nothing: such columns are there only if there is something in them."""
+    return name in ("added", "total") or any(_count(one, name) for one in result.tables)
+
+
+def _count(outcome: TableOutcome, name: str) -> int | None:
+    match name:
+        case "added":
+            return outcome.rows_added
+        case "removed":
+            return outcome.rows_removed or None
+        case "total":
+            return outcome.rows_total
+        case "rejected":
+            return outcome.rows_quarantined + outcome.rows_dropped or None
+        case _:
+            return outcome.keys_touched
+
+
+def _built(outcome: TableOutcome, counts: list[str]) -> list[Any]:
+    done = outcome.status in ("published", "unchanged")
+    told = [_count(outcome, name) if done else None for name in counts]
     return [
         outcome.table,
-        outcome.action,
-        Count(outcome.rows_added) if counted else "",
-        Count(outcome.rows_total) if counted else "",
-        Count(outcome.rows_quarantined) if outcome.rows_quarantined else "",
-        *([Count(outcome.rows_dropped) if outcome.rows_dropped else ""] if dropped else []),
-        f"{outcome.seconds:.1f}" if counted else "",
-        told[outcome.status],
+        _ACTION.get(outcome.status, outcome.action),
+        *("" if count is None else Count(count) for count in told),
+        f"{outcome.seconds:.1f}" if done else "",
     ]
 
 
-def _how(outcome: TableOutcome) -> str:
-    """Why everything was computed again, or how little was not left alone."""
-    if outcome.action == "rebuild":
-        return outcome.reason
-    return "" if outcome.keys_touched is None else plural(outcome.keys_touched, "key")
+_ACTION = {"unchanged": "unchanged", "skipped": "skipped", "failed": "FAILED", "abandoned": "undone"}
+
+
+def _spent(outcome: TableOutcome, parts: Sequence[Column | str]) -> list[str]:
+    names = [part.name for part in parts if isinstance(part, Column)]
+    return [f"{outcome.spent[name]:.1f}" if name in outcome.spent else "" for name in names]
+
+
+def _show_reasons(result: RunResult) -> None:
+    """Why tables were computed anew from everything, or not at all."""
+    told = [
+        (outcome.table, outcome.reason)
+        for outcome in result.tables
+        if outcome.reason
+        and (outcome.status == "skipped" or (outcome.action == "rebuild" and outcome.status != "failed"))
+    ]
+    if told:
+        output.heading("Rebuilt or skipped, and why")
+        output.table(("table", Column(name="why", wraps=True)), told)
 
 
 def _show_set_aside(result: RunResult) -> None:
@@ -108,9 +154,8 @@ def _show_set_aside(result: RunResult) -> None:
         found = [check for check in result.checks if check.status == status]
         if found:
             output.heading(title)
-            output.table(
-                ("table", "reason", _ROWS), [(c.table, _reason(c), Count(c.failed_rows)) for c in _sorted(found)]
-            )
+            rows = [(c.table, _reason(c), Count(c.failed_rows)) for c in _sorted(found)]
+            output.table(("table", Column(name="reason", wraps=True), _ROWS), rows)
 
 
 def _show_warnings(result: RunResult) -> None:
@@ -118,7 +163,8 @@ def _show_warnings(result: RunResult) -> None:
     if found:
         output.heading("Checks that did not hold")
         rows = [(c.table, c.check, c.status, Count(c.failed_rows), c.detail) for c in _sorted(found)]
-        output.table(("table", "check", "outcome", _ROWS, "seen"), rows)
+        wrapping = (Column(name="check", wraps=True), "outcome", _ROWS, Column(name="seen", wraps=True))
+        output.table(("table", *wrapping), rows)
 
 
 _UNREADABLE = "lines that cannot be read have no values to set: correct the file, or discard them"
@@ -135,7 +181,8 @@ def _replayed(one: Replayed) -> str:
     if one.kind == "discard":
         return f"Discarded {plural(one.moved, 'waiting row')} of {one.table}"
     became = f"{one.moved:,} passed, {one.waiting:,} still waiting"
-    return f"Replayed {plural(one.matched, 'waiting row')} of {one.table}: {became}"
+    why = ", ".join(f"{reason} ({plural(count, 'row')})" for reason, count in one.reasons.items())
+    return f"Replayed {plural(one.matched, 'waiting row')} of {one.table}: {became}" + (f"; why: {why}" if why else "")
 
 
 def _nothing_replayed(one: Replayed) -> str:
@@ -181,19 +228,7 @@ def as_data(result: RunResult, project: Project) -> dict[str, Any]:
         "tables": [asdict(outcome) for outcome in result.tables],
         "checks": [asdict(check) for check in result.checks],
         "replayed": [asdict(one) for one in result.replayed],
-        "lake": {"path": str(project.profile.lake), "bytes": _size(project.profile.lake)},
+        "lake": {"path": str(project.profile.lake)},
         "log": result.log,
         "error": result.error,
     }
-
-
-def _size(folder: Path) -> int:
-    """Bytes on disk below a folder; what vanishes while it is counted does not count."""
-    total = 0
-    for path, _, files in os.walk(folder):
-        for name in files:
-            try:
-                total += os.lstat(os.path.join(path, name)).st_size  # noqa: PTH118 - a Path for each file is slow
-            except OSError:
-                continue
-    return total

@@ -13,9 +13,9 @@ from icefield.cli.guard import guarded
 from icefield.cli.opening import lake_at
 from icefield.cli.options import HERE, AsOf, Json, ProfileName, ProjectDir
 from icefield.cli.output import Column
-from icefield.cli.wording import plural
 from icefield.errors import WrongUsage
 from icefield.query import open_reader
+from icefield.words import plural
 
 if TYPE_CHECKING:
     from icefield.query import Result

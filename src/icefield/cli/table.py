@@ -12,28 +12,31 @@ from icefield.cli.guard import guarded
 from icefield.cli.opening import lake_at
 from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
 from icefield.cli.output import Column, Count
-from icefield.cli.wording import from_ms, moment, number, size
+from icefield.cli.plan import promise_of
 from icefield.errors import IcefieldError
+from icefield.lake import metadata as meta
 from icefield.lake.history import TableVersion, history
 from icefield.project import open_project
 from icefield.query.overview import overview
 from icefield.query.pins import pin_now
 from icefield.query.reader import find_pin
+from icefield.words import from_ms, moment, number, size
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from icefield.declare import Check
     from icefield.graph import Node
     from icefield.query import Pin
 
 _HISTORY = (
     "published (UTC)",
     "run",
-    "operation",
+    Column(name="operation", optional=True),
     Column(name="added", right=True),
     Column(name="removed", right=True),
     Column(name="total", right=True),
-    Column(name="growth", right=True),
+    Column(name="growth", right=True, optional=True),
 )
 Name = Annotated[str, typer.Argument(metavar="TABLE", help="Its full name, or a last part that is unique.")]
 
@@ -57,10 +60,12 @@ def show(name: Name, *, as_json: Json = False, project: ProjectDir = HERE, profi
     for key, value in shown.items():
         output.line(f"{key:13} {_plain(key, value)}")
     output.heading("Columns")
-    output.table(("name", "type", "comment"), [(c["name"], c["type"], c["comment"]) for c in facts["columns"]])
+    columns = ("name", Column(name="type", wraps=True), Column(name="comment", wraps=True))
+    output.table(columns, [(c["name"], c["type"], c["comment"]) for c in facts["columns"]])
     if facts["checks"]:
         output.heading("Checks")
-        output.table(("check", "otherwise"), [(c["check"], c["otherwise"]) for c in facts["checks"]])
+        listed = [(c["check"], c["otherwise"], c["at_most"] or "") for c in facts["checks"]]
+        output.table((Column(name="check", wraps=True), "otherwise", "at most"), listed)
     return None
 
 
@@ -93,6 +98,7 @@ def _facts(pin: Pin, node: Node | None) -> dict[str, Any]:
         "comment": seen["comment"],
         "declared": str(node.location) if node else None,
         "refresh": node.refresh.kind if node else None,
+        "promise": promise_of(node, meta.table_state(pin.table, pin.metadata)) if node else None,
         "inputs": list(node.inputs) if node else [],
         "tags": list(node.tags) if node else [],
         "partitioned": _partitions(pin),
@@ -104,8 +110,13 @@ def _facts(pin: Pin, node: Node | None) -> dict[str, Any]:
         "snapshot": seen["snapshot"],
         "metadata": pin.location,
         "columns": seen["columns"],
-        "checks": [{"check": check.name, "otherwise": check.otherwise} for check in checks],
+        "max_rejected": str(node.max_rejected) if node and node.max_rejected else None,
+        "checks": [{"check": check.name, "otherwise": check.otherwise, "at_most": _limit(check)} for check in checks],
     }
+
+
+def _limit(check: Check) -> str | None:
+    return None if check.at_most is None else str(check.at_most)
 
 
 def _partitions(pin: Pin) -> list[str]:

@@ -11,10 +11,10 @@ from icefield.cli import output
 from icefield.cli.guard import FAILED, guarded
 from icefield.cli.options import HERE, Exclude, Json, ProfileName, ProjectDir, words
 from icefield.cli.output import Column, Count
-from icefield.cli.wording import plural
 from icefield.project import open_project
 from icefield.run.planning import selected
 from icefield.run.verifying import verify_project
+from icefield.words import plural
 
 if TYPE_CHECKING:
     from icefield.engine.verify import Verdict
@@ -25,7 +25,7 @@ _COLUMNS = (
     Column(name="rows", right=True),
     Column(name="too many", right=True),
     Column(name="missing", right=True),
-    "",
+    Column(name="", wraps=True),
 )
 Tables = Annotated[
     list[str] | None, typer.Argument(metavar="[TABLE]...", help="Tables, by the grammar of --select; without one, all.")

@@ -138,6 +138,13 @@ def to_quarantine(bad: Stored, run: str, started_ms: int, place: Path) -> Stored
     return keep(bad.frame.sparkSession, schema, waiting(), place)
 
 
+def quarantine_schema(rows: StructType) -> StructType:
+    """The columns of a table's quarantine, from those of the table."""
+    own = [StructField(field.name, field.dataType) for field in rows if not field.name.startswith("_icefield")]
+    names = quarantine_names([field.name for field in own])
+    return StructType([*own, *(StructField(names[name], kind) for name, kind in _TOLD.items())])
+
+
 def quarantine_names(own: list[str]) -> dict[str, str]:
     """How quarantine names its own columns; the author's columns keep theirs where both would have the same."""
     taken = {column.lower() for column in own}

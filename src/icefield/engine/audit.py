@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -21,9 +22,10 @@ from icefield.engine.quality import SPLITTING, failing_checks
 from icefield.engine.references import Held, missing
 from icefield.engine.repeats import Keys, repeated_rows
 from icefield.engine.sql import quoted
+from icefield.words import lasting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from icefield.declare import Check
     from icefield.engine.seen import Seen
     from icefield.graph import Node
+
+
+#: Rows of a failed check that are shown.
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,8 @@ class CheckResult:
     failed_rows: int = 0
     detail: str = ""
     seconds: float = 0.0
+    #: Some of the rows for which it did not hold, where that stops the run.
+    examples: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def stops(self) -> bool:
@@ -64,6 +72,27 @@ def split_results(node: Node, failures: Mapping[str, int]) -> list[CheckResult]:
                 _split_result(node, check.name, _kind(check), str(check.otherwise), failures.get(check.name, 0))
             )
     return results
+
+
+def rejected_result(node: Node, rejected: int, kept: int, waiting: Callable[[], DataFrame]) -> list[CheckResult]:
+    """Whether no more rows were rejected than the table allows; `waiting` gives those that are in quarantine."""
+    limit, total = node.max_rejected, rejected + kept
+    if limit is None:
+        return []
+    fine = limit.allows(rejected, total)
+    share = f", {100 * rejected / total:.1f}%" if total else ""
+    return [
+        CheckResult(
+            table=node.name,
+            check=f"at most {limit} rejected",
+            kind="rejected",
+            otherwise="fail",
+            status="passed" if fine else "failed",
+            failed_rows=rejected,
+            detail="" if fine else f"{rejected:,} of {total:,} rows were rejected{share}",
+            examples=() if fine else _some(waiting()),
+        )
+    ]
 
 
 def _split_result(node: Node, name: str, kind: str, otherwise: str, count: int) -> CheckResult:
@@ -86,9 +115,8 @@ def own_results(
         match check:
             case Unique():
                 # What repeats another row has the same key as it, and the other keys were found unique before.
-                among = (
-                    new_rows if by_key and check.otherwise == "fail" and set(node.keys) <= {*check.columns} else whole
-                )
+                strict = check.otherwise == "fail" and check.at_most is None
+                among = new_rows if by_key and strict and set(node.keys) <= {*check.columns} else whole
                 results.append(_timed(node, check, partial(_repeated, check, among, scratch / f"check-{number}")))
             case ExpectTable():
                 results.append(_timed(node, check, partial(_aggregate, check, whole)))
@@ -115,8 +143,9 @@ def cross_result(
     found = {name: read(name) for name in (*check.named_tables, node.name)}
     absent = [name for name, seen in found.items() if seen is None]
     if absent:
-        status = "deferred" if set(absent).isdisjoint(due) else "error"
-        return _result(node, check, status, 0, f"{', '.join(absent)} is not there", 0.0)
+        told = f"{', '.join(absent)} is not there"
+        result = _result(node, check, Found(), 0.0, error=told)
+        return replace(result, status="deferred") if set(absent).isdisjoint(due) else result
     present = {name: seen for name, seen in found.items() if seen is not None}
     place = scratch / f"across-{number}"
     return _timed(node, check, partial(_compare, node, check, present, held or Held(), place))
@@ -135,17 +164,30 @@ def _row_results(node: Node, rows: DataFrame) -> list[CheckResult]:
     if not checks:
         return []
     begun = time.monotonic()
-    counts = [F.count_if(F.expr(f"({check.predicate}) IS FALSE")) for check in checks if isinstance(check, RowCheck)]
+    counts = [F.count_if(F.expr(f"({check.predicate}) IS FALSE")) for check in checks]
     try:
-        found = rows.agg(*counts).first()
+        found = rows.agg(F.count("*"), *counts).first()
+        assert found is not None
+        total, *failed = map(int, found)
+        seconds = (time.monotonic() - begun) / len(checks)
+        return [_row_result(node, c, n, total, rows, seconds) for c, n in zip(checks, failed, strict=True)]
     except PySparkException as error:
-        return [_result(node, check, "error", 0, first_line(error), time.monotonic() - begun) for check in checks]
-    assert found is not None
-    seconds = (time.monotonic() - begun) / len(checks)
-    return [_result(node, c, _status(c, bool(n)), int(n), "", seconds) for c, n in zip(checks, found, strict=True)]
+        return [_result(node, c, Found(), time.monotonic() - begun, error=first_line(error)) for c in checks]
 
 
-def _repeated(check: Unique, rows: Seen, scratch: Path) -> tuple[int, str]:
+def _row_result(node: Node, check: RowCheck, failed: int, total: int, rows: DataFrame, seconds: float) -> CheckResult:
+    found = Found(failed=failed, total=total)
+    if found.stops(check):
+        found = replace(found, examples=_some(rows.where(f"({check.predicate}) IS FALSE")))
+    return _result(node, check, found, seconds)
+
+
+def _some(rows: DataFrame) -> tuple[dict[str, Any], ...]:
+    """A few rows, to be shown."""
+    return tuple(row.asDict() for row in rows.limit(_SHOWN).collect())
+
+
+def _repeated(check: Unique, rows: Seen, scratch: Path) -> Found:
     keys = [quoted(column) for column in check.columns]
     columns = rows.columns(check.columns)
     if columns is not None:
@@ -153,40 +195,65 @@ def _repeated(check: Unique, rows: Seen, scratch: Path) -> tuple[int, str]:
     else:
         _, suspicious = Keys(rows.frame, check.columns, scratch).repeated()
         if not len(suspicious):
-            return 0, ""
+            return Found()
         has_key = " AND ".join(f"{key} IS NOT NULL" for key in keys)
         repeated = rows.frame.where(has_key).groupBy(*keys).count().where("`count` > 1")
         found = repeated.agg(F.sum(F.col("count") - 1), F.count("*"), F.first(F.struct(*keys))).first()
         assert found is not None
         extra, distinct, example = int(found[0] or 0), int(found[1]), tuple(found[2] or ())
-    return (extra, f"{distinct} keys occur more than once, such as {example}") if extra else (0, "")
+    if not extra:
+        return Found()
+    occur = "key occurs" if distinct == 1 else "keys occur"
+    told = Found(
+        failed=extra, total=_total(check, rows), told=f"{distinct:,} {occur} more than once, such as {_key(example)}"
+    )
+    if told.stops(check):
+        same = [F.col(key) == F.lit(value) for key, value in zip(keys, example, strict=True)]
+        told = replace(told, examples=_some(rows.frame.where(reduce(and_, same))))
+    return told
 
 
-def _aggregate(check: ExpectTable, whole: Seen) -> tuple[int, str]:
+def _key(values: tuple[Any, ...]) -> str:
+    return str(values[0]) if len(values) == 1 else f"({', '.join(map(str, values))})"
+
+
+def _total(check: Check, rows: Seen) -> int:
+    """How many rows a check looked at, where its limit is a share of them."""
+    if check.at_most is None or check.at_most.percent is None:
+        return 0
+    return rows.frame.count() if rows.count is None else rows.count
+
+
+def _aggregate(check: ExpectTable, whole: Seen) -> Found:
     holds = whole.amount(f"boolean({check.aggregate})")
-    return (0, "") if holds else (1, f"{check.aggregate} is {holds}")
+    return Found() if holds else Found(failed=1, told=f"{check.aggregate} is {_spelled(holds)}")
 
 
-def _fresh(check: FreshWithin, whole: DataFrame, now_ms: int) -> tuple[int, str]:
+def _spelled(holds: object) -> str:
+    return "NULL" if holds is None else str(holds).upper()
+
+
+def _fresh(check: FreshWithin, whole: DataFrame, now_ms: int) -> Found:
     found = whole.agg(F.unix_millis(F.max(F.col(quoted(check.column)).cast("timestamp")))).first()
     newest = None if found is None else found[0]
     if newest is None:
-        return 1, "the table has no rows"
+        return Found(failed=1, told="the table has no rows")
     age = dt.timedelta(milliseconds=now_ms - newest)
-    return int(age > check.limit), f"the newest is {age} old"
+    return Found(failed=int(age > check.limit), told=f"the newest is {lasting(age)} old")
 
 
-def _compare(
-    node: Node, check: References | Reconciles, seen: Mapping[str, Seen], held: Held, scratch: Path
-) -> tuple[int, str]:
+def _compare(node: Node, check: References | Reconciles, seen: Mapping[str, Seen], held: Held, scratch: Path) -> Found:
     if isinstance(check, References):
-        count, example = missing(check, seen[check.of or node.name], seen[check.to], held, scratch)
-        return count, f"such as {example}" if count else ""
-    found = {table: seen[table].amount(amount) for table, amount in check.amounts.items()}
-    told = ", ".join(f"{table}: {value}" for table, value in found.items())
-    amounts = list(found.values())
-    apart = any(not _agree(amounts[0], amount, check.within) for amount in amounts[1:])
-    return int(apart), told
+        rows = seen[check.of or node.name]
+        count, example = missing(check, rows, seen[check.to], held, scratch)
+        found = Found(failed=count, total=_total(check, rows), told=f"such as {example}" if count else "")
+        if found.stops(check):
+            found = replace(found, examples=_some(rows.frame.where(F.col(quoted(check.column)) == F.lit(example))))
+        return found
+    amounts = {table: seen[table].amount(amount) for table, amount in check.amounts.items()}
+    told = ", ".join(f"{table}: {value}" for table, value in amounts.items())
+    first, *rest = amounts.values()
+    return Found(failed=int(any(not _agree(first, amount, check.within) for amount in rest)), told=told)
 
 
 def _agree(one: object, other: object, within: float) -> bool:
@@ -200,31 +267,47 @@ def _agree(one: object, other: object, within: float) -> bool:
 # -- results
 
 
-def _timed(node: Node, check: Check, evaluate: Callable[[], tuple[int, str]]) -> CheckResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a check found: how many rows fail (of so many, where that matters), and what was seen."""
+
+    failed: int = 0
+    total: int = 0
+    told: str = ""
+    examples: tuple[Mapping[str, Any], ...] = ()
+
+    def holds(self, check: Check) -> bool:
+        """Whether no more rows fail than may."""
+        return not self.failed if check.at_most is None else check.at_most.allows(self.failed, self.total)
+
+    def stops(self, check: Check) -> bool:
+        """Whether this forbids publishing."""
+        return not self.holds(check) and check.otherwise != "warn"
+
+
+def _timed(node: Node, check: Check, evaluate: Callable[[], Found]) -> CheckResult:
     begun = time.monotonic()
     try:
-        failed, told = evaluate()
+        found = evaluate()
     except PySparkException as error:  # a check that could not run is a failure, never a pass
-        return _result(node, check, "error", 0, first_line(error), time.monotonic() - begun)
-    return _result(node, check, _status(check, bool(failed)), failed, told, time.monotonic() - begun)
+        return _result(node, check, Found(), time.monotonic() - begun, error=first_line(error))
+    return _result(node, check, found, time.monotonic() - begun)
 
 
-def _status(check: Check, failed: bool) -> str:  # noqa: FBT001 - private, one call shape
-    if not failed:
-        return "passed"
-    return "warned" if check.otherwise == "warn" else "failed"
-
-
-def _result(node: Node, check: Check, status: str, failed: int, told: str, seconds: float) -> CheckResult:
+def _result(node: Node, check: Check, found: Found, seconds: float, *, error: str = "") -> CheckResult:
+    holds = found.holds(check)
+    status = "error" if error else "passed" if holds else "warned" if check.otherwise == "warn" else "failed"
+    limit = f"at most {check.at_most} may fail" if check.at_most is not None and found.failed else ""
     return CheckResult(
         table=node.name,
         check=check.name,
         kind=_kind(check),
         otherwise=str(check.otherwise),
         status=status,
-        failed_rows=failed,
-        detail=told,
+        failed_rows=found.failed,
+        detail=error or "; ".join(filter(None, [found.told, limit])),
         seconds=seconds,
+        examples=found.examples,
     )
 
 
@@ -242,8 +325,3 @@ def _kind(check: Check) -> str:
             return "reconciles"
         case _:
             return "table"
-
-
-def stopping(results: Iterable[CheckResult]) -> list[CheckResult]:
-    """The results that forbid publishing."""
-    return [result for result in results if result.stops]

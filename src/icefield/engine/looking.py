@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from icefield.engine.amounts import Amounts
+from icefield.engine.aside import quarantine_schema
+from icefield.engine.frames import empty_frame
 from icefield.engine.seen import Moves, Seen
 
 if TYPE_CHECKING:
@@ -31,6 +33,12 @@ def look(tables: Tables, now: TableState, before: TableState | None, staged: Sta
         moves,
         tables.missing_at(now.name, now.version.snapshot),
     )
+
+
+def nothing(tables: Tables, owner: TableState) -> Seen:
+    """The quarantine of a table of which no row was ever rejected."""
+    rows = tables.read(owner.name, owner.version.snapshot)
+    return Seen(empty_frame(tables.spark, quarantine_schema(rows.schema)), 0)
 
 
 def _moves(

@@ -23,3 +23,8 @@ MALFORMED = "malformed"
 def visible(frame: DataFrame) -> DataFrame:
     """A frame without icefield's own columns."""
     return frame.select(*(f"`{column}`" for column in frame.columns if not column.startswith("_icefield")))
+
+
+def short_reason(reason: str) -> str:
+    """A reason as it is counted: what exactly is wrong with a line is for its row to say."""
+    return MALFORMED if reason.startswith(f"{MALFORMED}: ") else reason

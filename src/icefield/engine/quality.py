@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from icefield.declare import Unique
 from icefield.engine.aside import FAILING, KEPT, Judged, Verdict, count_told, gather
-from icefield.engine.origin import FATE, IDENTITY, MALFORMED, REASONS, visible
+from icefield.engine.origin import FATE, IDENTITY, REASONS, short_reason, visible
 from icefield.engine.repair import discard, mend
 from icefield.engine.repeats import Keys, flagged, hashes_of, late, small
 from icefield.engine.scratch import store
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
-    from icefield.declare import Check, RowCheck
+    from icefield.declare import RowCheck
     from icefield.engine.intake import Landed
-    from icefield.engine.repair import Decided
+    from icefield.engine.repair import Decided, Mended
     from icefield.engine.scratch import Stored
     from icefield.engine.tables import Published
     from icefield.graph import Node
@@ -62,8 +62,12 @@ class Split:
     failures: dict[str, int] = field(default_factory=dict)
     quarantined: int = 0
     dropped: int = 0
+    #: Rows that checks took out: those in quarantine and those dropped, without what people let go.
+    rejected: int = 0
     #: Repairs that were recorded, and do not fit any more.
     unfit: frozenset[int] = frozenset()
+    #: What came of repairs, where there were any.
+    mended: Mended | None = None
 
     def require_nothing_lost(self, node: Node, written: int, read: int | None) -> None:
         """Every row that passed the checks was written or set aside as a repeat.
@@ -103,10 +107,14 @@ def split(
     row_checks, unique_checks = splitting(node)
     marked = _marked(output, row_checks)
     replayed = decided is not None and bool(decided.of("replay"))
+    mended = None
     if replayed and decided is not None:
-        marked = _mended(marked, decided, _all_hold(row_checks), scratch)
+        failing = store(marked.where(_FAILED), scratch / "waiting").frame
+        mended = mend(failing, decided, _all_hold(row_checks), _reasons(row_checks), scratch)
+        marked = _with_mended(marked, mended)
     passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS)
     result = Split(good=passing, passed=passing.count, unfit=decided.unfit if decided else frozenset())
+    result.mended = mended
     few = landed is not None and sum(landed.counts.values()) <= FEW_ROWS
     picked = None
     if row_checks or unique_checks or few:
@@ -147,12 +155,11 @@ def _marked(output: DataFrame, checks: tuple[RowCheck, ...]) -> DataFrame:
     return output.withColumns(marks)
 
 
-def _mended(marked: DataFrame, decided: Decided, all_hold: str, scratch: Path) -> DataFrame:
+def _with_mended(marked: DataFrame, mended: Mended) -> DataFrame:
     """The same with repairs applied: rows that pass now are no longer marked."""
-    failing = store(marked.where(_FAILED), scratch / "waiting").frame
-    mended, still = mend(failing, decided, all_hold, scratch)
     sound = {_FAILED: F.lit(False)}  # noqa: FBT003 - Spark's literal
-    return marked.where(f"NOT {_FAILED}").unionByName(mended.withColumns(sound)).unionByName(still)
+    fine = marked.where(f"NOT {_FAILED}")
+    return fine.unionByName(mended.rows.withColumns(sound)).unionByName(mended.waiting)
 
 
 class _Picked:
@@ -265,9 +272,8 @@ def _count(result: Split, told: Sequence[tuple[list[str], str, int]]) -> None:
         if fate == "discard":  # a person's decision, not a check's: it is told in ops.repairs
             result.dropped += count
             continue
-        for reason in reasons:
-            # What exactly is wrong with a line is for its row to say.
-            name = MALFORMED if reason.startswith(f"{MALFORMED}: ") else reason
+        result.rejected += count
+        for name in map(short_reason, reasons):
             if count:
                 result.failures[name] = result.failures.get(name, 0) + count
         if fate == "quarantine":
@@ -276,6 +282,6 @@ def _count(result: Split, told: Sequence[tuple[list[str], str, int]]) -> None:
             result.dropped += count
 
 
-def failing_checks(node: Node) -> tuple[Check, ...]:
+def failing_checks(node: Node) -> tuple[RowCheck, ...]:
     """The checks of rows that are counted rather than split by: `warn` and `fail`."""
     return tuple(check for check in node.row_checks if check.otherwise not in SPLITTING)

@@ -73,8 +73,25 @@ class Decided:
         return replace(self, unfit=frozenset(n for n, repair in self.repairs.items() if not fits(repair)))
 
 
-def mend(waiting: DataFrame, decided: Decided, all_hold: str, scratch: Path) -> tuple[DataFrame, DataFrame]:
-    """The rows that pass after their repair, and those that still wait, as they were."""
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """Rows that pass after their repair, and those that still wait, as they were.
+
+    `failing`: what still fails of the rows that the last repair is about, as arrays of reasons.
+    """
+
+    rows: DataFrame
+    waiting: DataFrame
+    failing: DataFrame
+
+    def reasons(self) -> dict[str, int]:
+        """Why rows still wait after the last repair, and how many."""
+        told = self.failing.select(F.explode(self.failing.columns[0]).alias("reason")).groupBy("reason").count()
+        return {row["reason"]: int(row["count"]) for row in told.collect()}
+
+
+def mend(waiting: DataFrame, decided: Decided, all_hold: str, reasons: str, scratch: Path) -> Mended:
+    """Applies repairs to rows that fail a check; `all_hold` and `reasons` tell in SQL whether and why they still do."""
     columns = waiting.columns
     frame = waiting.withColumn(_ORIGINAL, F.struct(*(f"`{name}`" for name in columns)))
     replays = decided.of("replay")
@@ -87,8 +104,12 @@ def mend(waiting: DataFrame, decided: Decided, all_hold: str, scratch: Path) -> 
         frame = frame.withColumns(values)
     any_hit = reduce(lambda a, b: a | b, (F.col(_hit(number)) for number in replays))
     passes = any_hit & F.coalesce(F.expr(all_hold), F.lit(False))  # noqa: FBT003
-    mended = frame.where(passes).select(*(f"`{name}`" for name in columns))
-    return mended, frame.where(~passes).select(f"{_ORIGINAL}.*")
+    last = F.col(_hit(max(replays)))
+    return Mended(
+        rows=frame.where(passes).select(*(f"`{name}`" for name in columns)),
+        waiting=frame.where(~passes).select(f"{_ORIGINAL}.*"),
+        failing=frame.where(last & ~passes).select(F.expr(reasons).alias(REASONS)),
+    )
 
 
 def discard(bad: DataFrame, decided: Decided, schema: StructType, scratch: Path) -> DataFrame:

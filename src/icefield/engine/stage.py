@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from icefield.declare import Files
 from icefield.engine import intake, quality
 from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import keep, numbered, trim
+from icefield.engine.clock import spent
 from icefield.engine.difference import difference, same_rows
 from icefield.engine.filed import filed
 from icefield.engine.landing import files_taken, require_unchanged
@@ -23,9 +27,10 @@ from icefield.engine.tables import Published
 from icefield.engine.update import Updated, update
 from icefield.failpoint import failpoint
 from icefield.graph import changes_of, measures_of, quarantine_of
-from icefield.graph.state import TableState, Version
+from icefield.graph.state import EMPTY, TableState, Version
 from icefield.lake import metadata as meta
-from icefield.plan import read_by_all
+from icefield.plan import read_by_all, with_quarantines
+from icefield.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -89,12 +94,13 @@ class Stage:
         received = self._receive(node, step)
         if step.action == "note":
             return self._noted(node, step, state, received)
-        given = {name: inputs[name] for name in node.inputs}
+        given = {name: with_quarantines(node, inputs)[name] for name in node.inputs}
         consumed = {name: one.version.meddled() if one.meddled else one.version for name, one in given.items()}
         if step.action == "update" and state is not None:
             done = self._update(node, step, state)
             if isinstance(done, Updated):
-                return self._staged_update(node, step, state, done, consumed)
+                staged = self._staged_update(node, step, state, done, consumed)
+                return self._with_quarantine(node, staged, inputs)
             step = step.as_rebuild(done)
         landed = self._land(node, received) if received is not None else None
         frames = self._frames(node, step, landed)
@@ -113,7 +119,21 @@ class Stage:
             require_unchanged(self.root, [taken.file for taken in received.intakes])
         read = sum(counts.values()) if landed is not None else None
         begin = last_read(node.name, inputs)
-        return self._result(node, step, state, split, consumed, files, touched, read, begin, promise)
+        staged = self._result(node, step, state, split, consumed, files, touched, read, begin, promise)
+        return self._with_quarantine(node, staged, inputs)
+
+    def _with_quarantine(self, node: Node, staged: Staged, states: Mapping[str, TableState]) -> Staged:
+        """Notes what became of the quarantine, for whoever reads it: appended to, or written anew."""
+        name = quarantine_of(node.name)
+        metadata = self.tables.branch.staged_metadata(name) if name in staged.tables else None
+        if metadata is not None:
+            found, before = meta.table_state(name, metadata), states.get(name, EMPTY).version
+            appended = staged.step.action == "append" or not states.get(name, EMPTY).rows
+            number = Version(
+                epoch=before.epoch + (not appended), number=before.number + 1, snapshot=found.version.snapshot
+            )
+            staged.waiting = replace(found, version=number, run=self.run)
+        return staged
 
     def keep_change(self, staged: Staged, states: Mapping[str, TableState]) -> None:
         """Writes what a table changed where someone who follows has not read it in this run: it is for later ones."""
@@ -174,7 +194,8 @@ class Stage:
         finish = self.finishes.get(node.name)
         if node.name not in self.apart:
             return finish(output) if finish else output, ()
-        measures = store(output, self.scratch(node) / "measures")  # both tables come from the same values
+        with spent("compute"):
+            measures = store(output, self.scratch(node) / "measures")  # both tables come from the same values
         name = measures_of(node.name)
         self.tables.ready(name, measures.frame.schema, None, f"The measures behind {node.name}.", remake=True)
         self._put(name, step, measures.frame, measures)
@@ -199,12 +220,16 @@ class Stage:
 
     def _receive(self, node: Node, step: Step) -> Received | None:
         """What the step takes in: read already, while Spark started, or read now."""
+        if node.source is None:
+            return None
         begun = self.received.get(node.name)
-        return begun.result() if begun is not None else self.receiver.receive(node, step)
+        with spent("read"):
+            return begun.result() if begun is not None else self.receiver.receive(node, step)
 
     def _land(self, node: Node, received: Received) -> Landed:
         assert isinstance(node.source, Files)
-        landed = intake.land(self.tables.spark, self.root, node.source, received)
+        with spent("read"):
+            landed = intake.land(self.tables.spark, self.root, node.source, received)
         failpoint("stage.landed", node.name)
         return landed
 
@@ -222,11 +247,13 @@ class Stage:
         if landed is None and not rows and not unique:
             return quality.Split(good=output)
         if landed is None:  # evaluated once: what is kept and what is not must come from the same rows
-            output = store(output, self.scratch(node) / "output").frame
+            with spent("compute"):
+                output = store(output, self.scratch(node) / "output").frame
         old = None
         if step.action == "append" and state is not None and state.version.snapshot is not None:
             old = Published(self.tables, node.name, state.version.snapshot)
-        return quality.split(node, output, landed, old, self.scratch(node), self._decided(node, step))
+        with spent("check"):
+            return quality.split(node, output, landed, old, self.scratch(node), self._decided(node, step))
 
     def _decided(self, node: Node, step: Step) -> Decided | None:
         """What was decided about rows that the step may meet: rows that just arrived are not among them."""
@@ -236,6 +263,20 @@ class Stage:
         corrected = {file.path for file in step.arrivals.changed}
         about = decided.without_files([file.order for file in step.arrivals.taken if file.path in corrected])
         return about.fitted(lambda repair: not misfit(self.tables.spark, self.schemas[node.name], repair))
+
+    def _voided(self, node: Node, step: Step) -> str:
+        """What is said of decisions about rows of files that were corrected: the rows are others now."""
+        decided = self.decided.get(node.name)
+        if decided is None or step.arrivals is None or not step.arrivals.changed:
+            return ""
+        corrected = {file.path for file in step.arrivals.changed}
+        orders = {file.order for file in step.arrivals.taken if file.path in corrected}
+        about = decided.rows.filter(pc.is_in(decided.rows["arrival"], value_set=pa.array(sorted(orders), pa.int64())))
+        numbers = sorted(set(about["number"].to_pylist()))
+        if not numbers:
+            return ""
+        listed = ", ".join(map(str, numbers))
+        return f"the correction voids {plural(about.num_rows, 'decision')} about its rows (repair {listed})"
 
     def _write(self, node: Node, step: Step, split: Split) -> None:
         rows = visible(split.good)
@@ -251,7 +292,7 @@ class Stage:
         if split.bad is None or not split.quarantined:  # nothing waits any more
             return self._emptied(name)
         waiting = to_quarantine(split.bad, self.run, self.started_ms, self.scratch(node) / "to-quarantine")
-        self.tables.ready(name, waiting.frame.schema, None, comment, remake=self.remake)
+        self.tables.ready(name, waiting.frame.schema, None, comment, remake=self.remake, renamed=node.renamed)
         self._put(name, step, waiting.frame, waiting)
         return (name,)
 
@@ -267,6 +308,10 @@ class Stage:
 
     def _put(self, table: str, step: Step, rows: DataFrame, stored: Stored | None) -> None:
         """Rows in place of those that are there, or besides them."""
+        with spent("write"):
+            self._written(table, step, rows, stored)
+
+    def _written(self, table: str, step: Step, rows: DataFrame, stored: Stored | None) -> None:
         if step.action != "append" and table in self.tables.branch.base:
             self.tables.overwrite(table, rows)
         elif stored is not None:
@@ -291,6 +336,8 @@ class Stage:
     ) -> Staged:
         if split.unfit:
             step = step.noting(_idle(split.unfit))
+        if void := self._voided(node, step):
+            step = step.noting(void)
         added, removed = self._counts(node.name)
         split.require_nothing_lost(node, added, read)
         changed = state is None or not self._is_same(node, step, state, added, removed)
@@ -309,7 +356,9 @@ class Stage:
             rows_removed=removed,
             quarantined=split.quarantined,
             dropped=split.dropped,
+            rejected=split.rejected,
             failures=split.failures,
+            mended=split.mended,
             files=files,
             tables=touched,
         )
@@ -327,6 +376,7 @@ class Stage:
             rows_removed=done.removed,
             quarantined=done.split.quarantined,
             dropped=done.split.dropped,
+            rejected=done.split.rejected,
             failures=done.split.failures,
             tables=done.tables,
             keys=done.keys,
@@ -341,7 +391,8 @@ class Stage:
         if before.columns != after.columns:
             return False
         change = numbered(difference(before, after), state.version.number + 1)
-        stored = store(change, self.scratch(node) / "difference")
+        with spent("compute"):
+            stored = store(change, self.scratch(node) / "difference")
         if stored.count() > max(state.rows, self._counts(node.name)[0]):  # a changed row is told twice: old and new
             return False
         self.tables.told[node.name] = stored.frame
@@ -354,7 +405,8 @@ class Stage:
         if added != removed or removed != state.rows or state.meddled:
             return False
         before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
-        return before.columns == after.columns and same_rows(before, after)
+        with spent("compute"):
+            return before.columns == after.columns and same_rows(before, after)
 
     def _take_back(self, node: Node) -> None:
         """Leaves the table at its old version; only columns that were added stay, and what is said of them."""
@@ -429,6 +481,8 @@ class Stage:
         if node.keys and state.fingerprint != node.fingerprint:
             require_same_columns(node, self.tables.before(node.name).schema, self.schemas[node.name])
         self.tables.branch.prepare(node.name)
+        if node.renamed and node.name in self.schemas:
+            self.tables.rename(node.name, self.schemas[node.name], node.renamed)
         promise = state.promise or self.promises.get(node.name, "full")
         new = self._state(node, step, state, state.inputs, changed=False, epoch=False, promise=promise)
         files = filed(self.root, self.run, step, received, {})

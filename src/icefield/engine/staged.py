@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from icefield.engine.repair import Mended
     from icefield.engine.seen import Moves, Seen
     from icefield.graph.state import TableState
     from icefield.plan import Step
@@ -24,13 +25,26 @@ class Staged:
     rows_removed: int = 0
     quarantined: int = 0
     dropped: int = 0
+    #: Rows that checks took out, without those that people let go.
+    rejected: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
     files: Sequence[Mapping[str, Any]] = ()
     tables: tuple[str, ...] = ()
+    #: What came of repairs, where there were any.
+    mended: Mended | None = None
+    #: Its quarantine as it is now, where this step wrote to it.
+    waiting: TableState | None = None
     #: How many keys were touched, where it was refreshed by key.
     keys: int | None = None
     #: The rows that came and went, where it was refreshed by key.
     moves: Moves | None = None
+
+    @property
+    def kept(self) -> int:
+        """Rows of this step that passed the checks: those that came, or all where everything was computed."""
+        if self.moves is not None:
+            return self.moves.came.count or 0
+        return self.rows_added if self.step.action == "append" else self.state.rows
 
     def keep_amounts(self, seen: Seen) -> None:
         """Lets the table carry what checks found out about all of its rows."""

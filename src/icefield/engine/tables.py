@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from icefield.engine.frames import empty_frame
 from icefield.engine.scratch import Stored
 from icefield.engine.sql import quoted, text
 from icefield.errors import SchemaChanged
+from icefield.graph import owner_of
 from icefield.lake import metadata as meta
 from icefield.lake.rows import (
     append_rows,
@@ -24,6 +26,7 @@ from icefield.lake.rows import (
     values_among,
     values_missing,
 )
+from icefield.plan.columns import schema_changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
     from icefield.engine.keyed import KeySet
-    from icefield.graph import Node
+    from icefield.graph import Graph, Node
     from icefield.lake.branch import Branch
     from icefield.lake.metadata import Metadata
 
@@ -99,9 +102,12 @@ class Appended(Stored):
 class Tables:
     """The tables of one run's branch, through Spark."""
 
-    def __init__(self, spark: SparkSession, branch: Branch) -> None:
+    def __init__(self, spark: SparkSession, branch: Branch, graph: Graph | None = None) -> None:
         self.spark = spark
         self.branch = branch
+        self._graph = graph
+        #: The columns of quarantines that no row was ever sent to.
+        self.empty: dict[str, StructType] = {}
         #: What tables that others follow removed and added in this run.
         self.told: dict[str, DataFrame] = {}
 
@@ -112,10 +118,21 @@ class Tables:
 
     def read(self, table: str, snapshot: int | None) -> DataFrame:
         """All rows of a version; without one the table has no rows yet."""
+        if snapshot is None and table in self.empty:
+            return empty_frame(self.spark, self.empty[table])
         if snapshot is None:
             return self.spark.table(self.qualified(table)).limit(0)
         # Spark resolves a table again when a query runs, so every read names its version.
-        return self.spark.read.option("versionAsOf", str(snapshot)).table(self.qualified(table))
+        rows = self.spark.read.option("versionAsOf", str(snapshot)).table(self.qualified(table))
+        return self._under_new_names(table, rows)
+
+    def _under_new_names(self, table: str, rows: DataFrame) -> DataFrame:
+        """Rows of an older version with the names that their columns have by now."""
+        node = self._graph.nodes.get(owner_of(table)) if self._graph is not None else None
+        if node is None or not node.renamed:
+            return rows
+        former = {old: new for new, old in node.renamed.items() if old in rows.columns and new not in rows.columns}
+        return rows.withColumnsRenamed(former)
 
     def seen(self, table: str) -> DataFrame:
         """All published rows as other readers see them, with the newest columns, whichever those were when written."""
@@ -176,17 +193,34 @@ class Tables:
             f" TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})"
         )
 
-    def ready(self, table: str, schema: StructType, node: Node | None, comment: str, *, remake: bool = False) -> None:
+    def ready(
+        self,
+        table: str,
+        schema: StructType,
+        node: Node | None,
+        comment: str,
+        *,
+        remake: bool = False,
+        renamed: Mapping[str, str] | None = None,
+    ) -> None:
         """Makes a table, or gets it ready for rows of these columns; `remake`: made anew where it is another now."""
         if table not in self.branch.base:
             self.create(table, schema, node, comment)
             return
         self.branch.prepare(table)
+        self.rename(table, schema, (node.renamed if node else {}) if renamed is None else renamed)
         if remake and not (self.fits(table, schema) and self._is_laid_out(table, node)):
             self.create(table, schema, node, comment, replace=True)
         else:
             self.evolve(table, schema, node)
             self.comment(table, node, comment)
+
+    def rename(self, table: str, schema: StructType, renamed: Mapping[str, str]) -> None:
+        """Gives columns their new names, new name -> old name, where they still have the old ones."""
+        now = self.spark.table(self.qualified(table)).schema.names if renamed else []
+        for new, old in renamed.items():
+            if old in now and new not in now and new in schema.names:
+                self.spark.sql(f"ALTER TABLE {self.qualified(table)} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
 
     def _is_laid_out(self, table: str, node: Node | None) -> bool:
         declared = node.partitioned_by if node else ()
@@ -263,6 +297,8 @@ class Tables:
         found = None if metadata is None else meta.current_snapshot(metadata)
         if metadata is None or found is None or meta.is_partitioned(metadata) or meta.has_deletes(found):
             return None
+        if not meta.has_current_columns(metadata, found):
+            return None
         return columns_of(self.branch, table, found["snapshot-id"], columns)
 
     def overwrite_few(self, table: str, rows: pa.Table) -> None:
@@ -297,10 +333,12 @@ class Tables:
         return columns_added(self.branch, table, start, end, names, count) if readable else None
 
     def can_read(self, table: str, snapshot: int | None) -> bool:
-        """Whether PyIceberg can read a version: it knows no deletes by value, which Flink writes."""
+        """Whether PyIceberg can read a version with today's columns: it knows no deletes by value, as Flink's."""
         metadata = self.branch.staged_metadata(table)
         found = None if metadata is None else meta.snapshot(metadata, snapshot)
-        return found is not None and not meta.has_deletes(found, "equality-deletes")
+        if metadata is None or found is None or not meta.has_current_columns(metadata, found):
+            return False
+        return not meta.has_deletes(found, "equality-deletes")
 
     def remove_keys(self, table: str, keys: KeySet) -> None:
         """Takes out all rows of the given keys, by delete files; NULL is a key like any other."""
@@ -336,18 +374,16 @@ def _snapshot(metadata: Metadata | None) -> int | None:
 def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | None) -> None:
     """Refuses what stored rows cannot follow."""
     types = {field.name: stored_as(field) for field in wanted}
-    gone = [f"{field.name} {field.dataType.simpleString()} is gone" for field in now if field.name not in types]
-    other = [
+    gone = [field.name for field in now if field.name not in types]
+    told = [f"{field.name} {field.dataType.simpleString()} is gone" for field in now if field.name in gone]
+    told += [
         f"{field.name} was {field.dataType.simpleString()} and is now {types[field.name]}"
         for field in now
         if types.get(field.name, field.dataType.simpleString()) != field.dataType.simpleString()
     ]
-    if gone or other:
-        raise SchemaChanged(
-            f"the columns of {table} do not fit the table as it is: {'; '.join([*gone, *other])}",
-            where=str(node.location) if node else table,
-            remedy=f"give the old columns back, or make the table anew: icefield run --select {table} --full-refresh",
-        )
+    if told:
+        added = {name: kind for name, kind in types.items() if name not in now.names}
+        raise schema_changed(node, told, gone, added, table)
 
 
 def stored_as(field: StructField) -> str:

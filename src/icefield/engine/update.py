@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from icefield.declare import Accumulate
 from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import numbered
+from icefield.engine.clock import spent
 from icefield.engine.difference import ADDED, CHANGE, difference, difference_of_pairs
 from icefield.engine.keyed import KeySet
 from icefield.engine.origin import visible
@@ -78,12 +79,13 @@ class MostChanged:
 def update(stage: Stage, node: Node, step: Step, state: TableState) -> Updated | MostChanged:
     """Finds the keys that the inputs' changes touch, and puts their new rows in place of the old ones."""
     work = _Update(stage, node, step, state)
-    if not isinstance(node.refresh, Accumulate):
-        found = work.compute()
-    elif (added := work.add_new()) is not None:
-        return added
-    else:
-        found = work.merge()
+    with spent("compute"):
+        if not isinstance(node.refresh, Accumulate):
+            found = work.compute()
+        elif (added := work.add_new()) is not None:
+            return added
+        else:
+            found = work.merge()
     return found if isinstance(found, MostChanged) else work.write(found)
 
 
@@ -191,15 +193,17 @@ class _Update:
             return self._added(found.touched, split, self._append(self._as_stored(found.before, after)))
         several = None  # rows of a key: where it may have some, all of them are written again
         if not isinstance(node.refresh, Accumulate):
-            several = store(after, self.scratch / "fresh")
+            with spent("compute"):
+                several = store(after, self.scratch / "fresh")
             after = several.frame
             if not stage.is_proven(node):
                 require_own_keys(node, found.touched, after)
         change = self._difference(found.before, after, found.known)
         failpoint("stage.before-write", node.name)
         fresh: Came | Given = Came(change) if several is None else Given(several)
-        added, removed = put(stage.tables, node, self.state.rows, change, several, self.scratch)
-        written = [node.name, *self._write_measures(found), *self._write_quarantine(found.touched, split)]
+        with spent("write"):
+            added, removed = put(stage.tables, node, self.state.rows, change, several, self.scratch)
+            written = [node.name, *self._write_measures(found), *self._write_quarantine(found.touched, split)]
         if node.name in stage.followed and (added or removed):
             stage.tables.told[node.name] = change.frame
         failpoint("stage.written", node.name)
@@ -216,7 +220,8 @@ class _Update:
     def _append(self, rows: DataFrame) -> Appended:
         """Writes rows of new keys, once: they are read from the table by whoever asks what came."""
         failpoint("stage.before-write", self.node.name)
-        self.stage.tables.append(self.node.name, rows)
+        with spent("write"):
+            self.stage.tables.append(self.node.name, rows)
         assert self.state.version.snapshot is not None
         return self.stage.tables.appended(self.node.name, self.state.version.snapshot)
 
@@ -237,7 +242,8 @@ class _Update:
         after = self._as_stored(before, after)
         paired = known is not None
         change = difference_of_pairs(before, after, self.node.keys) if paired else difference(before, after)
-        return store(self._numbered(change), self.scratch / "difference")
+        with spent("compute"):
+            return store(self._numbered(change), self.scratch / "difference")
 
     def _numbered(self, change: DataFrame) -> DataFrame:
         return numbered(change, self.state.version.number + 1)
@@ -291,6 +297,7 @@ class _Update:
         if not frames:
             return ()
         waiting = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
-        tables.ready(name, waiting.schema, None, f"Rows that {self.node.name} did not take.")
+        comment = f"Rows that {self.node.name} did not take."
+        tables.ready(name, waiting.schema, None, comment, renamed=self.node.renamed)
         tables.overwrite(name, waiting)
         return (name,)

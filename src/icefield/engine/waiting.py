@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from icefield.engine.origin import ARRIVAL, IDENTITY, ROW
+from icefield.engine.origin import ARRIVAL, IDENTITY, REASONS, ROW, short_reason
 from icefield.engine.repair import is_malformed, with_columns
 from icefield.engine.scratch import store
 from icefield.errors import OriginLost
@@ -58,15 +59,17 @@ def waiting(tables: Tables, node: Node, schema: StructType, repair: Repair | Non
     return Waiting(rows=rows, unreadable=found.num_rows - rows.num_rows)
 
 
-def still_waiting(tables: Tables, table: str, before: Waiting) -> int:
-    """How many of these rows wait as of what was staged."""
+def still_waiting(tables: Tables, table: str, before: Waiting) -> tuple[int, dict[str, int]]:
+    """How many of these rows wait as of what was staged, and by which reasons."""
     quarantine = _read(tables, table, tables.branch.staged_metadata(quarantine_of(table)))
     if quarantine is None:
-        return 0
-    now = quarantine.select(*_origin(quarantine)).toArrow()
+        return 0, {}
+    now = quarantine.select(*_origin(quarantine), F.col(_own(quarantine, "reasons")).alias(REASONS)).toArrow()
     known = set(zip(*(before.rows[name].to_pylist() for name in IDENTITY), strict=True))
-    still = sum(row in known for row in zip(*(now[name].to_pylist() for name in IDENTITY), strict=True))
-    return min(still, len(before.rows))  # rows without an origin all look alike
+    rows = zip(*(now[name].to_pylist() for name in (*IDENTITY, REASONS)), strict=True)
+    still = [reasons for *origin, reasons in rows if tuple(origin) in known]
+    told = Counter(short_reason(reason) for reasons in still for reason in reasons or ())
+    return min(len(still), len(before.rows)), dict(told)  # rows without an origin all look alike
 
 
 def _read(tables: Tables, table: str, metadata: Metadata | None) -> DataFrame | None:

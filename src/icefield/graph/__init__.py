@@ -6,5 +6,6 @@ from icefield.graph.nodes import Graph as Graph
 from icefield.graph.nodes import Node as Node
 from icefield.graph.nodes import changes_of as changes_of
 from icefield.graph.nodes import measures_of as measures_of
+from icefield.graph.nodes import owner_of as owner_of
 from icefield.graph.nodes import quarantine_of as quarantine_of
 from icefield.graph.selection import select as select

@@ -8,7 +8,7 @@ from dataclasses import replace
 from icefield.declare import Check, Otherwise, RowCheck, Table, Unique
 from icefield.declare.checks import Reconciles, References
 from icefield.graph.columns import refuse_unknown_columns
-from icefield.graph.nodes import Edge, Graph, Node
+from icefield.graph.nodes import Edge, Graph, Node, owner_of
 from icefield.graph.wiring import Names, topological, wire
 
 Fingerprints = Callable[[Table, tuple[Edge, ...], tuple[Check, ...]], tuple[str, str]]
@@ -24,7 +24,7 @@ def build_graph(tables: Iterable[Table], fingerprints: Fingerprints = no_fingerp
     names = Names(tables)
     edges = {name: wire(table, names) for name, table in names.tables.items()}
     inputs = {
-        name: tuple(dict.fromkeys(edge.table for edge in found if edge.table is not None))
+        name: tuple(dict.fromkeys(owner_of(edge.table) for edge in found if edge.table is not None))
         for name, found in edges.items()
     }
     order = topological(inputs, names.tables)

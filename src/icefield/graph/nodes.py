@@ -40,6 +40,11 @@ def quarantine_of(table: str) -> str:
     return f"{table}__quarantine"
 
 
+def owner_of(table: str) -> str:
+    """The declared table that a quarantine belongs to; any other table itself."""
+    return table.removesuffix("__quarantine")
+
+
 def changes_of(table: str) -> str:
     """Where a table tells what it removed and added."""
     return f"{table}__changes"
@@ -101,8 +106,13 @@ class Node:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The tables it reads, each once, in the order of its parameters."""
+        """The tables it reads, each once, in the order of its parameters; some may be quarantines of others."""
         return tuple(dict.fromkeys(edge.table for edge in self.edges if edge.table is not None))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The declared tables that have to be there before it."""
+        return tuple(dict.fromkeys(map(owner_of, self.inputs)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +138,7 @@ class Graph:
 
     def upstream(self, names: Iterable[str], depth: int | None = None) -> tuple[str, ...]:
         """Everything the named tables are made from, at most `depth` steps away, without themselves."""
-        return self._reach(names, {name: node.inputs for name, node in self.nodes.items()}, depth)
+        return self._reach(names, {name: node.needs for name, node in self.nodes.items()}, depth)
 
     def downstream(self, names: Iterable[str], depth: int | None = None) -> tuple[str, ...]:
         """Everything made from the named tables, at most `depth` steps away, without themselves."""
@@ -138,7 +148,7 @@ class Graph:
         """For each table, the tables that read it."""
         found: dict[str, list[str]] = {name: [] for name in self.order}
         for name in self.order:
-            for table in self.nodes[name].inputs:
+            for table in self.nodes[name].needs:
                 found[table].append(name)
         return {name: tuple(readers) for name, readers in found.items()}
 
@@ -146,7 +156,7 @@ class Graph:
         """Tables that have to tell what they removed and added, with those that follow them by key."""
         found = {}
         for name, readers in self.readers().items():
-            followers = tuple(reader for reader in readers if self[reader].keys)
+            followers = tuple(reader for reader in readers if self[reader].keys and name in self[reader].inputs)
             if followers and not isinstance(self[name].refresh, Append):  # what it adds is read from the table itself
                 found[name] = followers
         return found

@@ -84,6 +84,19 @@ class TableState:
         return self if self.changes is None else replace(self, changes=self.version.number)
 
 
+#: A table that nobody has written to.
+EMPTY = TableState(
+    name="",
+    version=Version(epoch=0, number=0, snapshot=None),
+    run="",
+    fingerprint="",
+    checks_fingerprint="",
+    rows=0,
+    columns=(),
+    published_ms=0,
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandedFile:
     """A file that a source's path matches, as the file system shows it."""

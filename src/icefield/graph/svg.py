@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 
 from icefield.declare import Files
 from icefield.graph.layout import Layout, arrange
+from icefield.graph.nodes import owner_of
 
 if TYPE_CHECKING:
     from icefield.graph.nodes import Graph, Node
@@ -82,7 +83,7 @@ def _ordered(graph: Graph) -> list[tuple[str, Node]]:
 
 def _feeds(node: Node) -> tuple[str, ...]:
     """Keys of everything a table reads; a source's key is its own table's, with a sign no name can have."""
-    return tuple(f"*{node.name}" if edge.source else str(edge.table) for edge in node.edges)
+    return tuple(f"*{node.name}" if edge.source else owner_of(str(edge.table)) for edge in node.edges)
 
 
 def _columns(graph: Graph) -> tuple[list[_Lane], dict[str, int]]:
@@ -93,7 +94,7 @@ def _columns(graph: Graph) -> tuple[list[_Lane], dict[str, int]]:
         names = [name for name in graph.order if graph.nodes[name].schema in schemas]
         depth: dict[str, int] = {}
         for name in names:
-            depth[name] = 1 + max((depth[read] for read in graph.nodes[name].inputs if read in depth), default=-1)
+            depth[name] = 1 + max((depth[read] for read in graph.nodes[name].needs if read in depth), default=-1)
         columns |= {name: first + depth[name] for name in names}
         last = first + max(depth.values())
         lanes.append(_Lane(name=", ".join(schemas), colour=colour % len(PALETTE), first=first, last=last))
@@ -106,7 +107,7 @@ def _schema_order(graph: Graph) -> list[list[str]]:
     schemas = list(dict.fromkeys(node.schema for _, node in _ordered(graph)))
     reads: dict[str, set[str]] = {schema: set() for schema in schemas}
     for _, node in _ordered(graph):
-        reads[node.schema] |= {graph.nodes[read].schema for read in node.inputs} - {node.schema}
+        reads[node.schema] |= {graph.nodes[read].schema for read in node.needs} - {node.schema}
     order: list[list[str]] = []
     while reads:
         free = next((schema for schema, needs in reads.items() if not needs & reads.keys()), None)
@@ -167,7 +168,8 @@ def _draw_edges(layout: Layout, lefts: list[float], widths: list[float], graph: 
                 x = lefts[item.column] + widths[item.column]
                 steps.append(f"H{x:.1f}")
         looked_up = (
-            all(edge.lookup for edge in graph.nodes[end.key].edges if edge.table == path[0]) and path[0] in graph
+            all(edge.lookup for edge in graph.nodes[end.key].edges if edge.table and owner_of(edge.table) == path[0])
+            and path[0] in graph
         )
         parts.append(f'<path class="edge{" lookup" if looked_up else ""}" d="{" ".join(steps)}"/>')
     return parts

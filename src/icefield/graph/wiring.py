@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from icefield.declare import Keyed, Ref, Source, Table
 from icefield.declare.suggest import did_you_mean, nearest
 from icefield.errors import CyclicTables, DeclarationError, DuplicateTable, InvalidOption, UnknownInput, UnknownTable
-from icefield.graph.nodes import Edge
+from icefield.graph.nodes import Edge, owner_of, quarantine_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +34,12 @@ class Names:
             self.by_function.setdefault(id(table.function), []).append(table.name)
 
     def called(self, word: str, *, other_than: str = "") -> list[str]:
-        """The tables a word may mean: by full name, else by last part (a reader never means itself)."""
+        """The tables a word may mean: by full name, else by last part (a reader never means itself).
+
+        What a table has rejected is meant by its name and `__quarantine`.
+        """
+        if (owner := owner_of(word)) != word:
+            return [quarantine_of(name) for name in self.called(owner)]
         if word in self.tables:
             return [word]
         named = self.by_last_part.get(word, [])
@@ -107,7 +112,7 @@ def _edge(table: Table, parameter: str, names: Names) -> Edge:
 
 def _one(table: Table, parameter: str, word: str, names: Names) -> str:
     found = names.called(word, other_than=table.name)
-    if found == [table.name]:
+    if [owner_of(name) for name in found] == [table.name]:
         raise self_reference(table)
     if len(found) == 1:
         return found[0]

@@ -117,18 +117,20 @@ class Branch:
         journal: Journal,
         deaths: Collection[str] = (),
         relied: Collection[str] = (),
+        summaries: Mapping[str, dict[str, str]] | None = None,
     ) -> int:
         """Makes the given tables (with the properties they are to carry) and the journal visible, all at once.
 
         Returns the one timestamp that all of them got. A lost race on `ops.*` alone repeats only that append.
         `deaths` are the runs that the journal tells to have died, `relied` the tables that were looked at to let these
-        pass: they must not have been moved meanwhile.
+        pass: they must not have been moved meanwhile. `summaries` are told in the snapshots of tables.
         """
         standing = {table: self.base.get(table) for table in relied if table not in tables}
         for _ in range(_OPS_TRIES):
             journal.append(self)
             try:
-                return self._publish({**tables, **{name: {} for name in journal.tables}}, deaths, standing)
+                every = {**tables, **{name: {} for name in journal.tables}}
+                return self._publish(every, deaths, standing, summaries or {})
             except Overtaken as overtaken:
                 if not set(overtaken.tables) <= set(journal.tables):
                     raise
@@ -144,11 +146,20 @@ class Branch:
         self._release()
 
     def _publish(
-        self, tables: Mapping[str, dict[str, str]], deaths: Collection[str], relied: Mapping[str, str | None]
+        self,
+        tables: Mapping[str, dict[str, str]],
+        deaths: Collection[str],
+        relied: Mapping[str, str | None],
+        summaries: Mapping[str, dict[str, str]],
     ) -> int:
-        staged = self.lake.catalog.pointers(self.name)
+        staged = {
+            table: meta.load(at) for table, at in self.lake.catalog.pointers(self.name).items() if table in tables
+        }
         timestamp = self._timestamp(tables)
-        moves = {table: self._finish(table, staged[table], timestamp, tables[table]) for table in tables}
+        moves = {
+            table: self._finish(table, staged[table], timestamp, tables[table], summaries.get(table))
+            for table in tables
+        }
         failpoint("publish.metadata-written")
         try:
             self.lake.catalog.publish(self.name, self.run, moves, deaths, relied)
@@ -161,7 +172,7 @@ class Branch:
                 raise
         with suppress(Exception):  # published is published: what is not tidied up here, the next run sweeps
             failpoint("publish.committed")
-            self._remove_inner_metadata(tables)
+            self._remove_inner_metadata(staged)
         self._release()
         with suppress(Exception):
             failpoint("publish.cleaned")
@@ -181,10 +192,17 @@ class Branch:
         ]
         return max([now_ms(), *(ms + 1 for ms in newest)])
 
-    def _finish(self, table: str, staged_at: str, timestamp: int, properties: dict[str, str]) -> Move:
+    def _finish(
+        self,
+        table: str,
+        staged: Metadata,
+        timestamp: int,
+        properties: dict[str, str],
+        summary: dict[str, str] | None,
+    ) -> Move:
         base_at = self.base.get(table)
         base = self.base_metadata(table)
-        final = meta.finish(meta.load(staged_at), base, base_at, timestamp_ms=timestamp, properties=properties)
+        final = meta.finish(staged, base, base_at, timestamp_ms=timestamp, properties=properties, summary=summary)
         version = len(final["metadata-log"]) if base_at is None else _version(base_at) + 1
         path = self.lake.table_folder(table) / "metadata" / f"{version:05d}-{self.run}.metadata.json"
         return Move(table=table, base=base_at, staged=_write(path, final))
@@ -196,10 +214,13 @@ class Branch:
                 self.base[table] = now[table]
             self.forget(table)
 
-    def _remove_inner_metadata(self, tables: Mapping[str, dict[str, str]]) -> None:
-        for table in tables:
+    def _remove_inner_metadata(self, tables: Mapping[str, Metadata]) -> None:
+        """Removes the metadata of a run's inner steps, which nothing names any more."""
+        for table, staged in tables.items():
             for inner in (self.lake.table_folder(table) / "metadata" / self.run).glob("*.metadata.json"):
                 inner.unlink(missing_ok=True)
+            for snapshot in meta.inner_snapshots(staged, self.base_metadata(table)):
+                meta.local_path(snapshot["manifest-list"]).unlink(missing_ok=True)
 
     def _release(self) -> None:
         if self._lock >= 0:

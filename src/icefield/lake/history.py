@@ -36,9 +36,8 @@ def history(metadata: Metadata) -> tuple[TableVersion, ...]:
     for entry in metadata.get("snapshot-log", []):
         if (snapshot := known.get(entry["snapshot-id"])) is None:  # expired
             continue
-        steps = _steps(known, snapshot["snapshot-id"], before)
         total = meta.records_in(snapshot["summary"])
-        added = sum(_count(step, "added-records") for step in steps)
+        added = _added(known, snapshot, before)
         earlier = versions[-1].rows_total if versions else total - added  # what came before is not known any more
         versions.append(
             TableVersion(
@@ -56,6 +55,14 @@ def history(metadata: Metadata) -> tuple[TableVersion, ...]:
         )
         before = snapshot["snapshot-id"]
     return tuple(versions)
+
+
+def _added(known: dict[int, Metadata], snapshot: Metadata, before: int | None) -> int:
+    """Rows that a run added, as it counted them itself: Iceberg counts every row of a table that is written anew."""
+    told = snapshot["summary"].get(meta.ROWS_ADDED)
+    if told is not None:
+        return int(told)
+    return sum(_count(step, "added-records") for step in _steps(known, snapshot["snapshot-id"], before))
 
 
 def _steps(known: dict[int, Metadata], last: int, before: int | None) -> list[Metadata]:

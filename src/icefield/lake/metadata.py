@@ -22,6 +22,8 @@ RUN = "icefield.run"
 PREFIX = "icefield."
 #: What the columns were when a table was last published.
 COLUMNS = "icefield.columns"
+#: How many rows a run added and removed, in the summary of its snapshot: a small table is written anew for a few.
+ROWS_ADDED, ROWS_REMOVED = "icefield.rows-added", "icefield.rows-removed"
 #: Where a run's own files go, so that a run that died leaves nothing that cannot be told apart.
 DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
 _KEEP_METADATA_LOG = 100
@@ -90,6 +92,13 @@ def _undocumented(content: Any) -> Any:
 def _schema(metadata: Metadata) -> Metadata:
     current = metadata["current-schema-id"]
     return next(schema for schema in metadata["schemas"] if schema["schema-id"] == current)
+
+
+def has_current_columns(metadata: Metadata, found: Metadata) -> bool:
+    """Whether a snapshot was written with the columns that the table has now, names included."""
+    schemas = {schema["schema-id"]: schema["fields"] for schema in metadata["schemas"]}
+    own = schemas.get(found.get("schema-id", metadata["current-schema-id"]))
+    return own is None or _undocumented(own) == _undocumented(_schema(metadata)["fields"])
 
 
 def is_partitioned(metadata: Metadata) -> bool:
@@ -230,13 +239,14 @@ def _lineage(metadata: Metadata) -> Iterator[tuple[int, str]]:
         yield entry["snapshot-id"], entry["summary"]["operation"]
 
 
-def between(metadata: Metadata, start: int | None, end: int | None) -> Iterator[Metadata]:
+def between(metadata: Metadata, start: int | None, end: int | None) -> list[Metadata]:
     """The snapshots after one, back from another, newest first."""
     known = {entry["snapshot-id"]: entry for entry in metadata.get("snapshots", [])}
-    found = known.get(end)
+    found, some = known.get(end), []
     while found is not None and found["snapshot-id"] != start:
-        yield found
+        some.append(found)
         found = known.get(found.get("parent-snapshot-id"))
+    return some
 
 
 def state_properties(state: TableState) -> dict[str, str]:
@@ -271,6 +281,12 @@ def state_properties(state: TableState) -> dict[str, str]:
     return properties
 
 
+def version_properties(state: TableState) -> dict[str, str]:
+    """What a table that no function makes carries, so that others can tell whether they have read it."""
+    version = state.version
+    return {RUN: state.run, "icefield.epoch": str(version.epoch), "icefield.number": str(version.number)}
+
+
 def prepare(base: Metadata, run: str) -> Metadata:
     """A copy of a table's metadata for a run's branch: the files that the run writes go to folders of its own.
 
@@ -289,12 +305,19 @@ def data_path(metadata: Metadata) -> str:
 
 
 def finish(
-    staged: Metadata, base: Metadata | None, base_location: str | None, *, timestamp_ms: int, properties: dict[str, str]
+    staged: Metadata,
+    base: Metadata | None,
+    base_location: str | None,
+    *,
+    timestamp_ms: int,
+    properties: dict[str, str],
+    summary: dict[str, str] | None = None,
 ) -> Metadata:
-    """What is published: the staged rows, with the run's inner steps taken out of the logs and one time for all tables.
+    """What is published: the staged rows as one snapshot of the run, and one time for all tables.
 
     Only these paths may differ from what Iceberg wrote: `last-updated-ms`, `snapshot-log`, `metadata-log`,
-    `properties`, and the current snapshot's `timestamp-ms`.
+    `properties`; of the current snapshot `timestamp-ms`, what `summary` tells of the run, and, where the run took
+    several commits, `parent-snapshot-id` and `summary`, which then stand for all of them.
     """
     current = staged.get("current-snapshot-id")
     changed = current not in (None, -1) and (base is None or current != base.get("current-snapshot-id"))
@@ -302,7 +325,11 @@ def finish(
     snapshots = staged.get("snapshots", [])
     if changed:
         log.append({"snapshot-id": current, "timestamp-ms": timestamp_ms})
-        snapshots = [{**s, "timestamp-ms": timestamp_ms} if s["snapshot-id"] == current else s for s in snapshots]
+        inner = inner_snapshots(staged, base)
+        gone = {one["snapshot-id"] for one in inner}
+        last = _squashed(snapshot(staged, current) or {}, inner)
+        last = {**last, "timestamp-ms": timestamp_ms, "summary": {**last["summary"], **(summary or {})}}
+        snapshots = [last if s["snapshot-id"] == current else s for s in snapshots if s["snapshot-id"] not in gone]
     stale = {k for k in staged.get("properties", {}) if properties and k.startswith(PREFIX)}
     dropped = {DATA_PATH, METADATA_PATH, *stale}
     kept = {k: v for k, v in staged.get("properties", {}).items() if k not in dropped}
@@ -316,6 +343,39 @@ def finish(
         "metadata-log": _metadata_log(base, base_location),
         "properties": {**kept, **properties},
     }
+
+
+def inner_snapshots(staged: Metadata, base: Metadata | None) -> list[Metadata]:
+    """Snapshots of a run that its last one stands for, newest first: a delete that comes before its append, say.
+
+    Appends alone stay as they are: who reads between two versions finds each one's files by its own id.
+    """
+    start = (base or {}).get("current-snapshot-id")
+    last, *inner = between(staged, start, staged.get("current-snapshot-id")) or [{}]
+    operations = {one["summary"]["operation"] for one in (last, *inner) if one}
+    return inner if operations != {"append"} else []
+
+
+#: What a snapshot's summary counts of its own commit, not of the table.
+_COUNTED = ("added-", "deleted-", "removed-", "changed-")
+
+
+def _squashed(last: Metadata, inner: list[Metadata]) -> Metadata:
+    """The last snapshot of a run in place of all of them."""
+    if not inner:
+        return last
+    counted: dict[str, int] = {}
+    for one in (last, *inner):
+        for key, value in one["summary"].items():
+            if key.startswith(_COUNTED) and value.isdigit():
+                counted[key] = counted.get(key, 0) + int(value)
+    told = {key: str(value) for key, value in counted.items()}
+    found = {**last, "summary": {**last["summary"], **told, "operation": "overwrite"}}
+    parent = inner[-1].get("parent-snapshot-id")
+    if parent is None:
+        found.pop("parent-snapshot-id", None)
+        return found
+    return {**found, "parent-snapshot-id": parent}
 
 
 def _metadata_log(base: Metadata | None, base_location: str | None) -> list[Metadata]:

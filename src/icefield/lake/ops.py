@@ -51,12 +51,16 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "number": ("long", "publishes that changed rows so far"),
         "snapshot": ("long", "the Iceberg snapshot"),
         "fingerprint": ("string", "the code that made it"),
+        "promise": (
+            "string",
+            "its refresh kind's promise: proven, trusted, untried (trusted, too little data) or full",
+        ),
     },
     "ops.checks": {
         "run": ("string", "the run's id"),
         "table": ("string", "the table the check belongs to"),
         "check": ("string", "the check's name"),
-        "kind": ("string", "row, unique, references, table, fresh or reconciles"),
+        "kind": ("string", "row, unique, references, table, fresh, reconciles or rejected (`max_rejected`)"),
         "otherwise": ("string", "what happens where it does not hold"),
         "status": (
             "string",
@@ -155,11 +159,22 @@ def open_catalog(branch: Branch) -> SqlCatalog:
 
 def _table(catalog: SqlCatalog, branch: Branch, name: str) -> Any:
     if branch.base.get(name):
-        return catalog.load_table(name)
+        return _with_every_column(catalog.load_table(name), name)
     properties = {"format-version": "2", "write.parquet.compression-codec": "zstd", **branch.own_properties(name)}
     return catalog.create_table(
         name, schema=_schema(name), location=str(branch.lake.table_folder(name)), properties=properties
     )
+
+
+def _with_every_column(table: Any, name: str) -> Any:
+    """The table, with columns that versions since the one that made it write as well."""
+    wanted = _schema(name)
+    missing = [field for field in wanted.fields if field.name not in table.schema().column_names]
+    if missing:
+        with table.update_schema() as update:
+            for field in missing:
+                update.add_column(field.name, field.field_type, doc=field.doc)
+    return table
 
 
 def _schema(name: str) -> Any:

@@ -195,14 +195,23 @@ def append_rows(branch: Branch, table: str, rows: pa.Table) -> None:
 
 
 def overwrite_rows(branch: Branch, table: str, rows: pa.Table) -> None:
-    """Replaces all rows: all files go, and one comes."""
-    from pyiceberg.expressions import AlwaysTrue
+    """Replaces all rows by one snapshot: all files go, and one comes."""
+    from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
-    written = {meta.RUN: branch.run}
-    with _opened(branch, table) as found, found.transaction() as work:
-        with work.update_snapshot(snapshot_properties=written).delete() as removal:
-            removal.delete_by_predicate(AlwaysTrue())
-        work.append(_fitted(rows, found), snapshot_properties=written)
+    with (
+        _opened(branch, table) as found,
+        found.transaction() as work,
+        work.update_snapshot(snapshot_properties={meta.RUN: branch.run}).overwrite() as replacing,
+    ):
+        for task in found.scan().plan_files():
+            replacing.delete_data_file(task.file)
+        for file in _dataframe_to_data_files(
+            table_metadata=work.table_metadata,
+            df=_fitted(rows, found),
+            io=found.io,
+            write_uuid=replacing.commit_uuid,
+        ):
+            replacing.append_data_file(file)
 
 
 def _fitted(rows: pa.Table, table: Table) -> pa.Table:

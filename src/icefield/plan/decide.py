@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from icefield.declare import Files
+    from icefield.errors import IcefieldError
     from icefield.graph import Edge, Node
     from icefield.graph.state import LandedFile, TableState, TakenFile, Version
 
 #: none: it is up to date. note: only what it remembers changes. build: it is made. append: new rows are added.
 #: update: rows of changed keys are replaced. refresh: a `full()` table is computed again. rebuild: an incremental table
-#: is computed again from everything.
-Action = Literal["none", "note", "build", "append", "update", "refresh", "rebuild"]
+#: is computed again from everything. refused: it cannot be done, and nothing is.
+Action = Literal["none", "note", "build", "append", "update", "refresh", "rebuild", "refused"]
 _NAMED_AT_MOST = 3
 
 
@@ -53,6 +54,8 @@ class Step:
     arrivals: Arrivals | None = None
     #: Rows that came to or went from each input since the table last read it, where that is known already.
     changed: Mapping[str, int] = field(default_factory=dict)
+    #: Why it is refused.
+    problem: IcefieldError | None = None
 
     def as_rebuild(self, reason: str) -> Step:
         """The step that computes everything, in place of one that follows changes."""
@@ -105,6 +108,11 @@ def decide(
             arrivals=arrivals,
         )
     return _rest(node, state, arrivals)
+
+
+def has_newer_inputs(node: Node, state: TableState, states: Mapping[str, TableState]) -> bool:
+    """Whether an input holds rows that a table has not read yet."""
+    return any(not _stands_at(state, states[name]) for name in node.inputs if name in states)
 
 
 def _stands_at(state: TableState, given: TableState) -> bool:

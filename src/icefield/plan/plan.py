@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from icefield.declare import Append
+from icefield.errors import IcefieldError, PlanRefused
+from icefield.graph import owner_of
+from icefield.graph.state import EMPTY
+from icefield.plan.columns import refuse_changed_columns
 from icefield.plan.decide import Step, Wishes, decide
 
 if TYPE_CHECKING:
@@ -26,7 +30,19 @@ class Plan:
     @property
     def work(self) -> tuple[Step, ...]:
         """The steps that do something."""
-        return tuple(step for step in self.steps if step.action != "none")
+        return tuple(step for step in self.steps if step.action not in ("none", "refused"))
+
+    @property
+    def problems(self) -> tuple[IcefieldError, ...]:
+        """Why the plan cannot be carried out."""
+        return tuple(step.problem for step in self.steps if step.problem is not None)
+
+    def require_possible(self) -> None:
+        """Refuses a plan that cannot be carried out, with all that is wrong with it."""
+        if len(self.problems) == 1:
+            raise self.problems[0]
+        if self.problems:
+            raise PlanRefused(self.problems)
 
     def step(self, table: str) -> Step | None:
         """The step of one table."""
@@ -39,11 +55,17 @@ def make_plan(
     arrivals: Mapping[str, Arrivals],
     selection: Sequence[str],
     wishes: Wishes,
+    problems: Mapping[str, IcefieldError] | None = None,
 ) -> Plan:
-    """Decides each selected table in turn; where an input changes in this very run, the step is decided then."""
+    """Decides each selected table in turn; where an input changes in this very run, the step is decided then.
+
+    `problems` are those of sources that could not be looked at.
+    """
     steps: dict[str, Step] = {}
     for name in graph.order:
-        if name in selection:
+        if name in selection and problems is not None and name in problems:
+            steps[name] = refused(name, problems[name])
+        elif name in selection:
             steps[name] = _step(graph[name], states, arrivals.get(name), steps, wishes)
     undeclared = [name for name in states if name not in graph and not graph.keeps(name)]
     return Plan(steps=tuple(steps.values()), undeclared=tuple(sorted(undeclared)))
@@ -52,24 +74,51 @@ def make_plan(
 def _step(
     node: Node, states: Mapping[str, TableState], arrivals: Arrivals | None, steps: Mapping[str, Step], wishes: Wishes
 ) -> Step:
-    pending = [name for name in node.inputs if name in steps and steps[name].action not in ("none", "note")]
-    absent = [name for name in node.inputs if name not in states and name not in pending]
+    stopped = [name for name in node.needs if name in steps and steps[name].action == "refused"]
+    if stopped:
+        return Step(table=node.name, action="none", reason=f"waits for {', '.join(stopped)}", arrivals=arrivals)
+    try:
+        step = _possible(node, states, arrivals, steps, wishes)
+        if step.action not in ("none", "build") and node.name in states and not wishes.full_refresh:
+            refuse_changed_columns(node, states[node.name])
+    except IcefieldError as problem:
+        return refused(node.name, problem)
+    return step
+
+
+def refused(table: str, problem: IcefieldError) -> Step:
+    """A step that cannot be carried out."""
+    return Step(table=table, action="refused", reason=problem.what, problem=problem)
+
+
+def _possible(
+    node: Node, states: Mapping[str, TableState], arrivals: Arrivals | None, steps: Mapping[str, Step], wishes: Wishes
+) -> Step:
+    known = with_quarantines(node, states)
+    pending = [name for name in node.needs if name in steps and steps[name].action not in ("none", "note")]
+    absent = [name for name in node.needs if name not in states and name not in pending]
     if absent:
         told = f"waits for {', '.join(absent)}, which was never built and is not selected"
         return Step(table=node.name, action="none", reason=told, arrivals=arrivals)
     if not pending:
-        return decide(node, states.get(node.name), states, arrivals, wishes)
+        return decide(node, states.get(node.name), known, arrivals, wishes)
     state = states.get(node.name)
     if state is None:
         return Step(table=node.name, action="build", reason="first run", known=False, arrivals=arrivals)
     if wishes.full_refresh:
         return Step(table=node.name, action="rebuild", reason="--full-refresh", known=False, arrivals=arrivals)
     if all(name in states for name in pending):
-        settled = decide(node, state, states, arrivals, wishes)
+        settled = decide(node, state, known, arrivals, wishes)
         if settled.action == "rebuild":
             return Step(table=node.name, action="rebuild", reason=settled.reason, known=False, arrivals=arrivals)
     reason = f"{', '.join(pending)} changes"
     return Step(table=node.name, action=_expected(node, pending, steps), reason=reason, known=False, arrivals=arrivals)
+
+
+def with_quarantines(node: Node, states: Mapping[str, TableState]) -> Mapping[str, TableState]:
+    """The states of tables, with those quarantines that a table reads and that no row was ever sent to."""
+    empty = {name: EMPTY for name in node.inputs if name not in states and owner_of(name) != name}
+    return {**states, **{name: replace(state, name=name) for name, state in empty.items()}}
 
 
 def _expected(node: Node, pending: list[str], steps: Mapping[str, Step]) -> Action:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icefield.declare.suggest import did_you_mean
-from icefield.errors import InvalidConfig, NoProject, UnknownProfile
+from icefield.errors import InvalidConfig, MasterNotLocal, NoProject, UnknownProfile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ DEFAULT_PROFILE = "local"
 NOT_TABLES = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
 TOP_KEYS = ("project", "profile")
 PROJECT_KEYS = ("name", "tables", "default_profile")
-PROFILE_KEYS = ("lake", "spark", "settings")
+PROFILE_KEYS = ("lake", "shared", "spark", "settings")
 _VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
 
 
@@ -31,6 +31,8 @@ class Profile:
 
     name: str
     lake: Path
+    #: Whether every worker of Spark's sees the lake's folder, under the same path.
+    shared: bool = False
     spark: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
 
@@ -43,6 +45,16 @@ class Config:
     name: str
     tables: tuple[str, ...]
     profile: Profile
+
+
+def require_reachable_lake(profile: Profile) -> None:
+    """Refuses workers that may not see the lake's folder: what they write there would be lost to everyone else."""
+    master = profile.spark.get("spark.master", "local[*]")
+    if not _LOCAL.fullmatch(master) and not profile.shared:
+        raise MasterNotLocal(master, profile.lake, profile.name)
+
+
+_LOCAL = re.compile(r"local(\[[^\]]*\])?")
 
 
 def find_project(path: Path | str = ".") -> Path:
@@ -115,6 +127,7 @@ def _profile(root: Path, name: str, profiles: Mapping[str, Any]) -> Profile:
     return Profile(
         name=name,
         lake=Path(os.path.normpath(root / lake)),
+        shared=_flag(content, "shared", section),
         spark={key: _spark_value(key, value, name) for key, value in sorted(_flat(spark).items())},
         settings=_table(content, "settings", f"[profile.{name}.settings]"),
     )
@@ -169,6 +182,13 @@ def _text(content: Mapping[str, Any], key: str, default: str, section: str = "[p
     value = content.get(key, default)
     if not isinstance(value, str) or not value:
         raise _wrong(f"{section} {key} = {value!r} is no text", f'write {key} = "{default}"')
+    return value
+
+
+def _flag(content: Mapping[str, Any], key: str, section: str) -> bool:
+    value = content.get(key, False)
+    if not isinstance(value, bool):
+        raise _wrong(f"{section} {key} = {value!r} is neither true nor false", f"write {key} = true")
     return value
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from icefield.engine.clock import spent
+from icefield.graph import owner_of, quarantine_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -19,18 +22,24 @@ if TYPE_CHECKING:
 
 def own_checks(stage: Stage, node: Node, staged: Staged, before: TableState | None) -> list[CheckResult]:
     """The checks that need only the table itself."""
-    from icefield.engine.audit import own_results, split_results  # noqa: PLC0415 - pyspark
-    from icefield.engine.looking import look  # noqa: PLC0415
-
     if staged.step.action == "note":
         return []
+    with spent("check"):
+        return _own_checks(stage, node, staged, before)
+
+
+def _own_checks(stage: Stage, node: Node, staged: Staged, before: TableState | None) -> list[CheckResult]:
+    from icefield.engine.audit import own_results, rejected_result, split_results  # noqa: PLC0415 - pyspark
+    from icefield.engine.looking import look  # noqa: PLC0415
+
     whole = look(stage.tables, staged.state, before, staged)
     # What was computed again is looked at again, also where it came out the same: its checks may be new.
     moves = whole.moves if staged.step.action in ("append", "update") else None
     new = whole if moves is None else moves.came
     own = own_results(node, new, whole, stage.started_ms, stage.scratch(node), by_key=staged.moves is not None)
     staged.keep_amounts(whole)
-    return [*split_results(node, staged.failures), *own]
+    limit = rejected_result(node, staged.rejected, staged.kept, lambda: stage.tables.staged(quarantine_of(node.name)))
+    return [*split_results(node, staged.failures), *limit, *own]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,11 @@ class CrossCheck:
     def label(self) -> str:
         """A name that no table has."""
         return f"check {self.number} of {self.owner}"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The declared tables that have to be staged before it can be looked at."""
+        return frozenset(map(owner_of, self.tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +98,7 @@ class Across:
         from icefield.engine.references import Held  # noqa: PLC0415
 
         self._done.add(check)
-        changed = any(name in self.staged and self.staged[name].changed for name in check.tables)
+        changed = any(map(self._changed, check.tables))
         if check.owner not in self.states or not changed:
             return None
         before = self.published.get(check.owner)
@@ -92,12 +106,20 @@ class Across:
         node = self.graph[check.owner]
         return cross_result(node, check.number, self._read, self.stage.scratch(node), held, self.due)
 
+    def _changed(self, name: str) -> bool:
+        """Whether this run changed a table, or what waits in the quarantine of one."""
+        staged = self.staged.get(owner_of(name))
+        return staged is not None and (staged.changed if owner_of(name) == name else name in staged.tables)
+
     def _read(self, name: str) -> Any:
-        from icefield.engine.looking import look  # noqa: PLC0415 - pyspark
+        from icefield.engine.looking import look, nothing  # noqa: PLC0415 - pyspark
 
         self._looked.add(name)
         if (state := self.states.get(name)) is None:
-            return None
+            owner = self.states.get(owner_of(name))
+            return None if owner is None or owner.name == name else nothing(self.stage.tables, owner)
+        if owner_of(name) != name:
+            return look(self.stage.tables, state, None, None)
         seen = look(self.stage.tables, state, self.published.get(name), self.staged.get(name))
         self._seen.append((name, seen))
         return seen

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from icefield.errors import NoLake
+from icefield.graph import owner_of
 from icefield.interrupt import tidying
 from icefield.lake.catalog import LAKE
 from icefield.lake.embedded import EmbeddedLake, now_ms
 from icefield.project.cache import folder
+from icefield.project.config import require_reachable_lake
 from icefield.run.schedule import Later
 
 if TYPE_CHECKING:
@@ -38,23 +40,30 @@ def check_project(
 
 
 def _check(project: Project, selection: Sequence[str], listener: Callable[[str], None]) -> list[CheckResult]:
-    from icefield.engine.seen import Seen  # noqa: PLC0415 - pyspark, for those who check
+    from icefield.engine.aside import quarantine_schema  # noqa: PLC0415 - pyspark, for those who check
+    from icefield.engine.frames import empty_frame  # noqa: PLC0415
+    from icefield.engine.seen import Seen  # noqa: PLC0415
     from icefield.engine.sql import quoted  # noqa: PLC0415
 
     lake = EmbeddedLake(project.profile.lake)
     if not lake.exists:
         raise NoLake(lake.root)
+    require_reachable_lake(project.profile)
     lake.require_in_place()
     states = lake.states()
     spark = _session(project, lake)
 
     def read(table: str) -> Any:
         if (state := states.get(table)) is None:
-            return None
+            return None if owner_of(table) == table or owner_of(table) not in states else nothing_waits(table)
         name = ".".join(quoted(part) for part in (LAKE, *table.split(".")))
         if state.version.snapshot is None:
             return Seen(spark.table(name).limit(0))
         return Seen(spark.read.option("versionAsOf", str(state.version.snapshot)).table(name))
+
+    def nothing_waits(table: str) -> Any:
+        rows = read(owner_of(table)).frame
+        return Seen(empty_frame(spark, quarantine_schema(rows.schema)), 0)
 
     results: list[CheckResult] = []
     with tempfile.TemporaryDirectory(prefix="icefield-check-") as scratch:

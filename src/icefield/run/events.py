@@ -48,7 +48,11 @@ class TableOutcome:
     rows_total: int = 0
     #: Keys whose rows were computed or merged anew, where the table was refreshed by key.
     keys_touched: int | None = None
+    #: What is known of its refresh kind's promise: proven, trusted, untried or full.
+    promise: str = ""
     seconds: float = 0.0
+    #: Where these went: read, compute, check, write.
+    spent: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
 
 
@@ -71,6 +75,8 @@ class Replayed:
     matched: int
     unreadable: int = 0
     waiting: int = 0
+    #: Why rows still wait, and how many; a row may have several reasons.
+    reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def moved(self) -> int:
@@ -102,13 +108,13 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """A run, told from its end. Status `nothing new`: no run took place.
+    """A run, told from its end. Status `nothing new`: no run took place; `dry run`: it was not to be published.
 
     `replayed` tells of a quarantine that was replayed; where no row matched there, no run took place either.
     """
 
     run: str
-    status: Literal["published", "failed", "nothing new"]
+    status: Literal["published", "failed", "nothing new", "dry run"]
     plan: Plan
     tables: tuple[TableOutcome, ...] = ()
     checks: tuple[CheckResult, ...] = ()
@@ -122,7 +128,9 @@ class RunResult:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was due is published."""
+        """Whether everything that was due is published, or would have been."""
+        if self.status == "dry run":
+            return True
         return self.status != "failed" and all(table.status in ("published", "unchanged") for table in self.tables)
 
 

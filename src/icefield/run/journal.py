@@ -98,6 +98,7 @@ def _table_row(run: str, outcome: TableOutcome) -> dict[str, Any]:
         "rows_dropped": outcome.rows_dropped,
         "rows_total": outcome.rows_total,
         "seconds": outcome.seconds,
+        "promise": outcome.promise,
     }
 
 

@@ -24,6 +24,8 @@ class Order:
     accept: tuple[str, ...] = ()
     replay: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    #: Everything is done but publishing.
+    dry_run: bool = False
     #: The process ends with this run, so Spark need not be made for more than it.
     once: bool = False
 

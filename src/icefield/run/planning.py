@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from icefield.declare import Files
-from icefield.engine.landing import arrivals
-from icefield.errors import NoTables
+from icefield.engine.landing import arrivals, take
+from icefield.errors import IcefieldError, NoTables, SourceError
 from icefield.graph import select
 from icefield.graph.state import FilesTaken
 from icefield.lake.scan import changed_rows, taken_files
@@ -32,22 +32,51 @@ def plan_project(
     *,
     selection: tuple[str, ...],
     wishes: Wishes,
+    foresee: bool = False,
 ) -> Plan:
-    """What a run of these tables would do now."""
+    """What a run of these tables would do now.
+
+    `foresee`: files that would be read are looked into, so that a wrong header is told before a run meets it.
+    """
     known = {name: states[name].files for name in selection if name in states}
-    arrived = {
-        name: found for name in selection if (found := _arrivals(project, lake, name, known.get(name))) is not None
-    }
-    plan = make_plan(project.graph, states, arrived, selection, wishes)
+    arrived: dict[str, Arrivals] = {}
+    problems: dict[str, IcefieldError] = {}
+    for name in selection:
+        try:
+            if (found := _arrivals(project, lake, name, known.get(name))) is not None:
+                arrived[name] = found
+        except SourceError as problem:
+            problems[name] = problem
+    plan = make_plan(project.graph, states, arrived, selection, wishes, problems)
     # The order of arrival is data, and a rebuild keeps it; it is only read where something is to be done.
     remembered = [step.table for step in plan.work if step.table in known and _lacks_history(step)]
-    if not remembered:
-        return _counted(plan, lake)
     for name in remembered:
-        found = _arrivals(project, lake, name, FilesTaken(count=-1, digest=""))
-        assert found is not None
-        arrived[name] = found
-    return _counted(make_plan(project.graph, states, arrived, selection, wishes), lake)
+        whole = _arrivals(project, lake, name, FilesTaken(count=-1, digest=""))
+        assert whole is not None
+        arrived[name] = whole
+    if remembered:
+        plan = make_plan(project.graph, states, arrived, selection, wishes, problems)
+    if foresee:
+        plan = replace(plan, steps=tuple(_foreseen(project, step) for step in plan.steps))
+    return _counted(plan, lake)
+
+
+def _foreseen(project: Project, step: Step) -> Step:
+    """The step, or why a run would refuse it once it looked into the files."""
+    source, arrived = project.graph[step.table].source, step.arrivals
+    if arrived is None or not isinstance(source, Files) or step.action in ("none", "note", "refused"):
+        return step
+    files = arrived.new if step.action in ("append", "update") else arrived.landed
+    for file in files[-_LOOKED_INTO:]:
+        try:
+            take(project.root, file, source, arrival=0, taken_ms=0)
+        except IcefieldError as problem:
+            return replace(step, action="refused", reason=problem.what, problem=problem)
+    return step
+
+
+#: Of so many files, the last ones, the first line is looked at before a run.
+_LOOKED_INTO = 200
 
 
 def _counted(plan: Plan, lake: EmbeddedLake) -> Plan:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from icefield.engine.promises.analyse import Derived
     from icefield.engine.repair import Decided
+    from icefield.engine.staged import Staged
     from icefield.engine.tables import Tables
     from icefield.engine.waiting import Waiting
     from icefield.graph import Graph
@@ -40,13 +41,20 @@ class Replay:
     table: str
     repair: Repair | None
 
-    def told(self, waiting: Waiting | None, still: int) -> Replayed:
+    def told(self, waiting: Waiting | None, still: int, reasons: Mapping[str, int] | None = None) -> Replayed:
         """What became of the rows; `still` of those that something could be done about wait on."""
         kind = self.repair.kind if self.repair is not None else "replay"
         if waiting is None:
             return Replayed(table=self.table, kind=kind, matched=0)
-        matched, unreadable = waiting.matched, waiting.unreadable
-        return Replayed(table=self.table, kind=kind, matched=matched, unreadable=unreadable, waiting=still + unreadable)
+        unreadable = waiting.unreadable
+        return Replayed(
+            table=self.table,
+            kind=kind,
+            matched=waiting.matched,
+            unreadable=unreadable,
+            waiting=still + unreadable,
+            reasons=reasons or {},
+        )
 
 
 def wanted_replays(tables: Collection[str], repairs: Collection[Repair]) -> tuple[Replay, ...]:
@@ -115,15 +123,19 @@ class Replaying:
                 self.numbers[replay] = before.next_number()
                 self.decided[replay.table] = before.plus(replay.repair, found.rows)
 
-    def tell(self, tables: Tables, staged: Collection[str]) -> tuple[Replayed, ...]:
+    def tell(self, tables: Tables, staged: Mapping[str, Staged]) -> tuple[Replayed, ...]:
         """What became of the rows, of all tables that were staged."""
         from icefield.engine.waiting import still_waiting  # noqa: PLC0415
 
-        return tuple(
-            replay.told(found, still_waiting(tables, replay.table, found))
-            for replay, found in self.waiting.items()
-            if replay.table in staged
-        )
+        told = []
+        for replay, found in self.waiting.items():
+            if replay.table in staged:
+                still, reasons = still_waiting(tables, replay.table, found)
+                mended = staged[replay.table].mended
+                if still and mended is not None and replay.repair is not None and replay.repair.kind == "replay":
+                    reasons = mended.reasons() or reasons  # what still fails once the values are set
+                told.append(replay.told(found, still, reasons if still else None))
+        return tuple(told)
 
     def records(self, staged: Collection[str]) -> list[tuple[int, Repair]]:
         """What `ops.repairs` is to remember: each decision and its number."""

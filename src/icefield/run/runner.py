@@ -9,13 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from icefield.engine.clock import Clock, timing
 from icefield.errors import CheckFailed, IcefieldError, Interrupted, Overtaken, RunCleared
 from icefield.failpoint import FailpointError, failpoint
+from icefield.graph import quarantine_of
 from icefield.interrupt import asked, stop_if_asked, tidying
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, BranchNames, new_branch_name
 from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
-from icefield.plan import Plan, Step, decide
+from icefield.plan import Plan, Step, decide, with_quarantines
+from icefield.project.config import require_reachable_lake
 from icefield.run import journal
 from icefield.run.auditing import Across, own_checks
 from icefield.run.events import (
@@ -112,6 +115,7 @@ class Run:
 
     def _carry_out(self, begun: float) -> RunResult:
         with self._phase("plan"):
+            require_reachable_lake(self.project.profile)
             self.lake.require_in_place()
             self.lake.clear_dead()
             if deaths := self.lake.deaths():
@@ -123,6 +127,7 @@ class Run:
             require_waiting_rows(self.order.replays, self.states)
             selection = selected(self.project, self.order.select, self.order.exclude)
             plan = plan_project(self.project, self.lake, self.states, selection=selection, wishes=self.order.wishes)
+            plan.require_possible()
         if not plan.work:
             return RunResult(run="", status="nothing new", plan=plan, seconds=time.monotonic() - begun)
         if not self.again:
@@ -149,7 +154,10 @@ class Run:
             branch.abandon(keep=failed)
         if not failed:
             _names.give_back(self.lake.root, branch.name)
-        return self._result(plan, "failed" if failed else "published", begun, published_ms)
+        status = "failed" if failed else "dry run" if self.order.dry_run else "published"
+        if status == "dry run":
+            self._undo_outcomes()
+        return self._result(plan, status, begun, published_ms)
 
     def _work(self, branch: Branch, plan: Plan) -> int | None:
         from icefield.engine.session import cores  # noqa: PLC0415 - for real runs only
@@ -170,6 +178,8 @@ class Run:
             self._keep_changes(stage)
             self.replayed = self.replaying.tell(stage.tables, self.staged)
             self.traffic = self._traffic(stage)
+        if self.order.dry_run:
+            return None
         with self._phase("publish"), tidying("It was about to publish: `icefield ls` tells whether it did."):
             return self._publish(branch, plan, across.relied)
 
@@ -194,8 +204,8 @@ class Run:
         graph = self.project.graph
         steps = {step.table: step for step in plan.work}
         checks = {} if across is None else across.open()
-        needs: dict[str, Collection[str]] = {name: graph[name].inputs for name in steps}
-        needs |= {label: check.tables for label, check in checks.items()}
+        needs: dict[str, Collection[str]] = {name: graph[name].needs for name in steps}
+        needs |= {label: check.needs for label, check in checks.items()}
         schedule: Schedule[CheckResult | None] = Schedule(
             list(needs), needs, workers=WORKERS, cancel=stage.tables.cancel
         )
@@ -227,14 +237,16 @@ class Run:
         with self._guard:
             states = dict(self.states)
         state = states.get(node.name)
-        step = planned if planned.known else decide(node, state, states, planned.arrivals, self.order.wishes)
+        known = with_quarantines(node, states)
+        step = planned if planned.known else decide(node, state, known, planned.arrivals, self.order.wishes)
         self.listener(TableStarted(table=node.name, action=step.action, reason=step.reason))
         if step.action == "none":
             self._finish_table(_outcome(step, "unchanged", begun, rows_total=state.rows if state else 0))
             return
         try:
-            staged = stage.carry_out(node, step, state, states)
-            results = own_checks(stage, node, staged, state)
+            with timing() as clock:
+                staged = stage.carry_out(node, step, state, states)
+                results = own_checks(stage, node, staged, state)
         except BaseException as error:
             raise as_users_error(error, node.name, str(node.location), self._log(), self.project.root) from error
         with self._guard:
@@ -243,8 +255,10 @@ class Run:
             raise self._breach(bad, node.name)
         with self._guard:
             self.states[node.name] = staged.state
+            if staged.waiting is not None:
+                self.states[staged.waiting.name] = staged.waiting
             self.staged[node.name] = staged
-        self._finish_table(_staged_outcome(staged, begun))
+        self._finish_table(_staged_outcome(staged, begun, clock))
 
     def _breach(self, bad: Sequence[CheckResult], table: str) -> CheckFailed:
         location = str(self.project.graph[table].location)
@@ -321,10 +335,11 @@ class Run:
             staged = self.staged.pop(name)
             for table in staged.tables:
                 stage.tables.branch.forget(table)
-            if name in self.published:
-                self.states[name] = self.published[name]
-            else:
-                del self.states[name]
+            for table in (name, quarantine_of(name)):
+                if table in self.published:
+                    self.states[table] = self.published[table]
+                else:
+                    self.states.pop(table, None)
             if name not in self.failures:
                 self._skip(staged.step, "an input failed a check")
         return withdrawn
@@ -358,9 +373,7 @@ class Run:
         tables: dict[str, dict[str, str]] = {}
         for staged in self.staged.values():
             for table in staged.tables:
-                tables[table] = (
-                    meta.state_properties(staged.state) if table == staged.state.name else {meta.RUN: self.run}
-                )
+                tables[table] = self._properties(staged, table)
         written = journal.of_run(
             run=self.run,
             project=self.project.name,
@@ -372,7 +385,19 @@ class Run:
             repairs=self.replaying.records(self.staged),
             repaired=self.replaying.rows(self.staged, plan),
         )
-        return branch.publish(tables, written, relied=relied)
+        summaries = {
+            name: {meta.ROWS_ADDED: str(one.rows_added), meta.ROWS_REMOVED: str(one.rows_removed)}
+            for name, one in self.staged.items()
+            if one.changed
+        }
+        return branch.publish(tables, written, relied=relied, summaries=summaries)
+
+    def _properties(self, staged: Staged, table: str) -> dict[str, str]:
+        if table == staged.state.name:
+            return meta.state_properties(staged.state)
+        if staged.waiting is not None and table == staged.waiting.name:
+            return meta.version_properties(staged.waiting)
+        return {meta.RUN: self.run}
 
     def _failed(self, branch: Branch, plan: Plan, error: BaseException, begun: float) -> RunResult:
         """The published lake stays as it was; the failure itself is recorded by a commit of its own."""
@@ -387,9 +412,7 @@ class Run:
                 self._record_failure(f"{type(error).__name__}: {error}")
             raise error
         branch.abandon(keep=self.staging and not interrupted)
-        for name, outcome in self.outcomes.items():
-            if outcome.status == "published":
-                self.outcomes[name] = replace(outcome, status="abandoned")
+        self._undo_outcomes()
         told = str(error)
         try:
             begun_to_work = self.staging or not interrupted  # else there is nothing to tell, and to import for it
@@ -400,6 +423,12 @@ class Run:
         if interrupted or (isinstance(error, IcefieldError) and not self.staging):  # it could not even begin
             raise error
         return self._result(plan, "failed", begun, None, told)
+
+    def _undo_outcomes(self) -> None:
+        """What was staged is not published."""
+        for name, outcome in self.outcomes.items():
+            if outcome.status == "published":
+                self.outcomes[name] = replace(outcome, status="abandoned")
 
     def _record_failure(self, told: str) -> None:
         rows = journal.of_failure(
@@ -423,7 +452,7 @@ class Run:
             plan=plan,
             tables=tuple(self.outcomes[step.table] for step in plan.work if step.table in self.outcomes),
             checks=tuple(self._results()),
-            replayed=self.replayed if status == "published" else (),
+            replayed=self.replayed if status in ("published", "dry run") else (),
             seconds=time.monotonic() - begun,
             phases=self.phases,
             traffic=self.traffic,
@@ -479,7 +508,7 @@ def _outcome(step: Step, status: Status, begun: float, *, rows_total: int = 0) -
     )
 
 
-def _staged_outcome(staged: Staged, begun: float) -> TableOutcome:
+def _staged_outcome(staged: Staged, begun: float, clock: Clock) -> TableOutcome:
     return replace(
         _outcome(staged.step, "published", begun, rows_total=staged.state.rows),
         rows_added=staged.rows_added,
@@ -487,4 +516,6 @@ def _staged_outcome(staged: Staged, begun: float) -> TableOutcome:
         rows_quarantined=staged.quarantined,
         rows_dropped=staged.dropped,
         keys_touched=staged.keys,
+        promise=staged.state.promise,
+        spent={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from icefield.graph import owner_of
 from icefield.interrupt import stop_if_asked
 from icefield.run.events import PhaseStarted
 from icefield.run.planning import rows_at_stake
@@ -85,7 +86,7 @@ class Start:
         functions = load_functions(self.project)
         spark = session.result()
         add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
-        return self._prepare(Tables(spark, branch), plan, functions, receiver, received)
+        return self._prepare(Tables(spark, branch, self.project.graph), plan, functions, receiver, received)
 
     def _prepare(
         self,
@@ -110,6 +111,7 @@ class Start:
             settled=self._settled(),
         )
         derived = analysis.derive({step.table for step in plan.work} | set(self.also))
+        tables.empty.update({name: kind for name, kind in derived.schemas.items() if owner_of(name) != name})
         for repair in self.order.repairs:
             require_repair(tables.spark, graph[repair.table], derived.schemas, repair)
         replaying = Replaying(decided=decided_before(self.lake, self.states, {one.table for one in self.order.repairs}))

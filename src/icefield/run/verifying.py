@@ -10,6 +10,7 @@ from icefield.errors import NoLake
 from icefield.lake.branch import Branch, BranchNames
 from icefield.lake.embedded import RECORDER
 from icefield.plan import Plan, Step, Wishes
+from icefield.project.config import require_reachable_lake
 from icefield.run.events import TableStarted
 from icefield.run.order import Order
 from icefield.run.planning import plan_project
@@ -54,6 +55,7 @@ class _Verification(Run):
 
         if not self.lake.exists:
             raise NoLake(self.lake.root)
+        require_reachable_lake(self.project.profile)
         self.lake.require_in_place()
         self.states = self.lake.states()
         published = dict(self.states)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from icefield.declare import Accumulate, ExpectTable, Full, Reconciles, References, format_columns
+from icefield.engine.aside import quarantine_schema
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN, visible
 from icefield.engine.promises.actions import watching
@@ -22,6 +23,7 @@ from icefield.engine.promises.user_errors import is_sparks, line_of, told
 from icefield.engine.quality import splitting
 from icefield.engine.sql import quoted
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost
+from icefield.graph import owner_of
 from icefield.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
@@ -118,9 +120,7 @@ class Analysis:
         frames = {}
         for number, edge in enumerate(node.edges):
             if edge.table is not None:
-                if edge.table not in found.schemas:
-                    found.schemas[edge.table] = self.stored(edge.table)
-                schema = found.schemas[edge.table]
+                schema = self._schema(edge.table, found)
             else:
                 assert edge.source is not None
                 parsed = StructType.fromDDL(f"{format_columns(edge.source.columns)}, {ORIGIN}")
@@ -128,6 +128,14 @@ class Analysis:
                 schema = parsed
             frames[edge.parameter] = input_frame(self.spark, number, schema)
         return frames
+
+    def _schema(self, table: str, found: Derived) -> StructType:
+        """The columns of an input: those that its function gives where that is called, else those that are stored."""
+        if table not in found.schemas and (owner := owner_of(table)) != table:
+            found.schemas[table] = quarantine_schema(self._schema(owner, found))
+        elif table not in found.schemas:
+            found.schemas[table] = self.stored(table)
+        return found.schemas[table]
 
 
 def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> Call:

@@ -28,7 +28,8 @@ def require_merging(step: Tree, name: str, how: str, entry: Tree) -> None:
     value = entry.children[0] if entry.name == "Alias" else entry
     if not (_is_linear(value) if how == "sum" else _is_monotone(value, how)):
         told = str(entry.fields.get("sql", "")).rpartition(" AS ")[0]
-        raise Refusal(step, f"computes `{name}` as {told}, which does not merge by {how}")
+        in_python = any(one.name == "PythonUDAF" for one in value.walk())
+        raise Refusal(step, f"computes `{name}` as {told}, which does not merge by {how}", known=not in_python)
 
 
 def _is_linear(value: Tree) -> bool:

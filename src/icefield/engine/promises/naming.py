@@ -55,7 +55,9 @@ def require_columns(node: Node, schema: StructType) -> None:
 
 def require_same_columns(node: Node, have: StructType, given: StructType) -> None:
     """Code that is accepted without a rebuild has to fit the rows that stay."""
-    old, new = ({field.name: stored_as(field) for field in schema} for schema in (have, given))
+    former = {before: now for now, before in node.renamed.items()}
+    old = {former.get(field.name, field.name): stored_as(field) for field in have}
+    new = {field.name: stored_as(field) for field in given}
     if old != new:
         has = [f"{name} {kind}" for name, kind in old.items() if new.get(name) != kind]
         gives = [f"{name} {kind}" for name, kind in new.items() if old.get(name) != kind]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
+_LONG = (("day", 86400), ("hour", 3600), ("minute", 60))
 
 
 def number(value: int | None) -> str:
@@ -27,8 +28,24 @@ def size(count: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """3.25 -> 3.2 s; 95 -> 1 min 35 s."""
-    return f"{value:.1f} s" if value < 60 else f"{int(value // 60)} min {int(value % 60)} s"
+    """0.034 -> 34 ms; 3.25 -> 3.2 s; 95 -> 1 min 35 s; 3700 -> 1 h 1 min."""
+    if value < 0.1:
+        return f"{1000 * value:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def lasting(value: dt.timedelta) -> str:
+    """2 days, 3:25:00 -> 2 days 3 hours: the two largest units."""
+    told: list[str] = []
+    left = int(value.total_seconds())
+    for unit, length in (*_LONG, ("second", 1)):
+        count, left = divmod(left, length)
+        if count or (unit == "second" and not told):
+            told.append(plural(count, unit))
+    return " ".join(told[:2])
 
 
 def moment(time: dt.datetime) -> str:
@@ -44,7 +61,7 @@ def from_ms(value: int) -> dt.datetime:
 def ago(value_ms: int, now_ms: int) -> str:
     """How long ago something was, roughly."""
     passed = max(0, (now_ms - value_ms) // 1000)
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+    for unit, length in _LONG:
         if passed >= length:
             return f"{plural(passed // length, unit)} ago"
     return "just now"
