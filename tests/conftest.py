@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 
@@ -10,6 +11,9 @@ import pytest
 
 # Sessions that a test starts by itself must not run its functions on the first python3 of the PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+# What a script starts in the background ignores Ctrl-C, and so would every process that a test starts to interrupt it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 

@@ -1,6 +1,6 @@
 """Commits to a lake without Spark: PyIceberg appends on a branch are enough to make tables, history and races.
 
-python tests/lakes.py publish ROOT RUN TABLE VALUE...    # one publish, for the sake of being killed or paused in it
+python tests/lakes.py publish ROOT RUN TABLE=VALUE...    # one publish, for the sake of being killed or paused in it
 python tests/lakes.py soak ROOT NAME                     # publishes from a line on stdin until stdin ends
 """
 
@@ -76,8 +76,8 @@ def main(what: str, root: str, *rest: str) -> None:
     if what == "soak":
         _soak(lake, rest[0])
     else:
-        run, table, *values = rest
-        publish(lake, {table: [int(value) for value in values]}, run)
+        run, *wanted = rest
+        publish(lake, {table: [int(value)] for table, value in (one.split("=") for one in wanted)}, run)
 
 
 if __name__ == "__main__":

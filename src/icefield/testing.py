@@ -196,7 +196,8 @@ class _Replay:
         return bool(edge.on) and isinstance(self.node.refresh, ByKey)
 
     def _frame(self, name: str, rows: pa.Table) -> DataFrame:
-        return _SparkSession.active().createDataFrame(rows, self.schemas[name])
+        # In one piece: Spark stops reading at an empty one, and what comes after it would be lost.
+        return _SparkSession.active().createDataFrame(rows.combine_chunks(), self.schemas[name])
 
     def _computed(self, given: Arrived) -> pa.Table:
         return self.function(**{name: self._frame(name, rows) for name, rows in given.items()}).toArrow()
@@ -211,7 +212,7 @@ class _Replay:
 
     def _merged(self, table: pa.Table, new: Arrived) -> pa.Table:
         came = self.function(**{name: self._frame(name, rows) for name, rows in new.items()})
-        stored = came.sparkSession.createDataFrame(table, came.select(*table.column_names).schema)
+        stored = came.sparkSession.createDataFrame(table.combine_chunks(), came.select(*table.column_names).schema)
         return merged_halves(self.node, stored, came.select(*table.column_names), stored.schema).toArrow()
 
     def _touched(self, batch: Arrived) -> set[tuple[Any, ...]]:

@@ -41,7 +41,7 @@ def everything_under(lake: EmbeddedLake, run: str) -> list[Path]:
 def die(lake: EmbeddedLake, run: str, where: str) -> None:
     """A process that is killed, group and all, at a failpoint of its publish."""
     process = Process.start_script(
-        [LAKES, "publish", str(lake.root), run, "a.one", "2"], {"ICEFIELD_FAILPOINTS": f"{where}=kill"}
+        [LAKES, "publish", str(lake.root), run, "a.one=2"], {"ICEFIELD_FAILPOINTS": f"{where}=kill"}
     )
     assert process.end().killed
 
@@ -328,7 +328,7 @@ def test_a_catalog_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 def test_a_process_that_is_stopped_is_not_dead(lake: EmbeddedLake) -> None:
     process = Process.start_script(
-        [LAKES, "publish", str(lake.root), "sleeper", "a.one", "2"], {"ICEFIELD_FAILPOINTS": "run.opened=pause"}
+        [LAKES, "publish", str(lake.root), "sleeper", "a.one=2"], {"ICEFIELD_FAILPOINTS": "run.opened=pause"}
     )
     until(lambda: process.stopped, what="the process pauses itself")
     assert lake.clear_dead() == []

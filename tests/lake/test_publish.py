@@ -48,9 +48,7 @@ def rows_in_catalog(lake: EmbeddedLake, branch: str) -> int:
 
 def one_publish(lake: EmbeddedLake, run: str, failpoints: str) -> Process:
     """A process that appends 2 to a.one and publishes it."""
-    return Process.start_script(
-        [LAKES, "publish", str(lake.root), run, "a.one", "2"], {"ICEFIELD_FAILPOINTS": failpoints}
-    )
+    return Process.start_script([LAKES, "publish", str(lake.root), run, "a.one=2"], {"ICEFIELD_FAILPOINTS": failpoints})
 
 
 def test_nothing_of_a_branch_is_seen_before_it_is_published(lake: EmbeddedLake) -> None:

@@ -337,7 +337,7 @@ def test_with_keep_going_a_table_that_breaks_a_check_of_another_is_taken_back(tm
     project.declare(TOGETHER.replace("def known(orders):", 'def known(orders):\n    orders = orders.where("id = 1")'))
     found = project.run(select="silver.known", keep_going=True)
     assert (found.status, found.ok) == ("failed", False)
-    assert "silver.sold: `id is in silver.known`" in found.error
+    assert "silver.sold was not published: check `id is in silver.known` fails for 1 row" in found.error
     assert sorted(project.ask("SELECT id FROM silver.known")) == [(1,), (2,)]
 
 
