@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -14,6 +15,8 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 # What a script starts in the background ignores Ctrl-C, and so would every process that a test starts to interrupt it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Random histories (tests/run/test_exact.py) are others each time; all processes of one run have the same seed.
+EXACT_SEED = os.environ.setdefault("ICEFIELD_EXACT_SEED", str(random.randrange(1_000_000)))
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 
@@ -58,7 +61,8 @@ def _stop_spark() -> None:
 
 def pytest_report_header() -> str:
     seed = os.environ.get("PYTHONHASHSEED", "random")
-    return f"icefield: hash seed {seed} (repeat with PYTHONHASHSEED={seed}); a skip is {_meaning_of_a_skip()}"
+    seeds = f"PYTHONHASHSEED={seed} ICEFIELD_EXACT_SEED={EXACT_SEED}"
+    return f"icefield: repeat with {seeds}; a skip is {_meaning_of_a_skip()}"
 
 
 @pytest.hookimpl(wrapper=True)

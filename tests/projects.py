@@ -30,6 +30,14 @@ HEADER = "id,customer,amount,at"
 #: The user that a test becomes where it runs as root, whom no permission binds.
 NOBODY = 65534
 
+#: Settings for a few rows: hundreds of plans are each carried out once, and compiling them would take longest.
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
 ORDERS = """
 from pyspark.sql import DataFrame, functions as F
 from icefield import append, expect, expect_table, files, full, not_null, one_of, reconciles, table, unique
@@ -70,7 +78,7 @@ class TinyProject:
     def declare(self, source: str, *, spark: Mapping[str, str] | None = None) -> None:
         """Writes the project's one file of tables, and its icefield.toml."""
         self.root.mkdir(parents=True, exist_ok=True)
-        conf = {"spark.sql.shuffle.partitions": "2", **(spark or {})}
+        conf = {**QUICK, **(spark or {})}
         settings = "\n".join(f'"{key}" = "{value}"' for key, value in conf.items())
         toml = '[project]\nname = "tiny"\ntables = ["tables.py"]\n[profile.local]\nlake = "lake"\n'
         (self.root / "icefield.toml").write_text(f"{toml}[profile.local.spark]\n{settings}\n")
@@ -92,7 +100,7 @@ class TinyProject:
         from icefield.run.order import Order
         from icefield.run.runner import run_project
 
-        return run_project(open_project(self.root), Order(**order))
+        return run_project(open_project(self.root), Order(**{"once": True, **order}))
 
     def spawn(self, failpoints: str = "", *, script: str = "", **order: Any) -> Process:
         """A run in a process and process group of its own; `script` is Python that the process runs first."""

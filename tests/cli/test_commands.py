@@ -230,7 +230,7 @@ def test_a_missing_landing_folder_is_one_paragraph(tmp_path: Path) -> None:
     done = icefield("plan", "-p", root)
     assert done.code == 2
     assert lines(done.out)[1:3] == [
-        "bronze.orders append refused the folder landing/orders does not exist, so nothing can arrive there",
+        "bronze.orders append refused ICE-401, see below",
         "silver.sales append none waits for bronze.orders",
     ]
     assert done.err.startswith("error ICE-401")

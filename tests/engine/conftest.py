@@ -16,4 +16,7 @@ if (tests := str(Path(__file__).parents[1])) not in sys.path:
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return start_session(app="tests", conf={}, log=tmp_path_factory.mktemp("session") / "spark.log")
+    from projects import QUICK
+
+    log = tmp_path_factory.mktemp("session") / "spark.log"
+    return start_session(app="tests", conf=QUICK, log=log, effort="least")

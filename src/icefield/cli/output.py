@@ -8,7 +8,7 @@ import textwrap
 import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from icefield.errors import IcefieldError, NotWritten
 from icefield.lake.values import json_rows, json_text, plain
@@ -55,6 +55,13 @@ def writing(path: Path) -> Iterator[None]:
 def line(text: str = "") -> None:
     """One line of the result."""
     sys.stdout.write(text + "\n")
+
+
+def sentence(text: str) -> None:
+    """A line of words, which goes on below where a terminal has no room for it."""
+    if not _is_terminal(sys.stdout):
+        return line(text)
+    return _lines(textwrap.wrap(text, _console().width, break_long_words=False, break_on_hyphens=False) or [""])
 
 
 def heading(text: str) -> None:
@@ -117,10 +124,7 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]], *, wid
             _lines(_records(heads, shown))
         return
     fitting = _fitting(heads, shown, width)
-    if fitting is None:
-        _lines(_blocks(heads, shown, width))
-    else:
-        _console().print(drawn(*fitting))
+    _lines(_blocks(heads, shown, width) if fitting is None else _rendered(*fitting, width))
 
 
 def fits(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> bool:
@@ -151,13 +155,10 @@ def drawn(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    listed = [list(row) for row in rows]
     found = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        room = _room(column, [row[number] for row in listed])
-        justify: Literal["left", "right"] = "right" if column.right else "left"
-        found.add_column(column.name, justify=justify, overflow="fold", min_width=room, no_wrap=not column.wraps)
-    for row in listed:
+    for column in columns:
+        found.add_column(column.name, justify="right" if column.right else "left", overflow="fold")
+    for row in rows:
         found.add_row(*(Text(cell) for cell in row))
     return found
 
@@ -187,6 +188,32 @@ def _fitting(
         columns = [column for place, column in enumerate(columns) if place != gone]
         rows = [[cell for place, cell in enumerate(row) if place != gone] for row in rows]
     return columns, rows
+
+
+def _rendered(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Iterable[str]:
+    """A table that fits, as lines: columns that wrap share the room that the others leave."""
+    cells = [[row[place] for row in rows] for place in range(len(columns))]
+    rooms = [_room(column, some) for column, some in zip(columns, cells, strict=True)]
+    wanted = [max(len(text) for text in (column.name, *some)) for column, some in zip(columns, cells, strict=True)]
+    left = width - sum(rooms) - 2 * (len(columns) - 1)
+    for place in sorted(range(len(columns)), key=lambda place: wanted[place] - rooms[place]):
+        if columns[place].wraps:  # those that need least of it first
+            waiting = sum(wanted[other] > rooms[other] for other in range(len(columns)) if columns[other].wraps)
+            more = min(wanted[place] - rooms[place], left // max(waiting, 1))
+            rooms[place], left = rooms[place] + more, left - more
+    head = _line([column.name for column in columns], columns, rooms)
+    yield f"\033[1m{head}\033[0m"
+    for row in rows:
+        parts = [
+            textwrap.wrap(text, room, break_long_words=False) or [""] for text, room in zip(row, rooms, strict=True)
+        ]
+        for number in range(max(map(len, parts))):
+            yield _line([part[number] if number < len(part) else "" for part in parts], columns, rooms)
+
+
+def _line(cells: Sequence[str], columns: Sequence[Column], rooms: Sequence[int]) -> str:
+    placed = zip(cells, columns, rooms, strict=True)
+    return "  ".join(text.rjust(room) if column.right else text.ljust(room) for text, column, room in placed).rstrip()
 
 
 def _least(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:

@@ -62,7 +62,7 @@ def plan(
     if as_json:
         output.json(as_data(found, opened.graph, states))
     elif not found.work and not found.problems:
-        output.line(nothing_new(found))
+        output.sentence(nothing_new(found))
     else:
         graph = opened.graph
         rows = [
@@ -131,7 +131,8 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def _cells(step: Step) -> list[str]:
-    return [step.action, step.reason, _reads(step)]
+    why = step.reason if step.problem is None else f"{step.problem.code}, see below"
+    return [step.action, why, _reads(step)]
 
 
 def _reads(step: Step) -> str:

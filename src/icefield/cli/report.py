@@ -24,11 +24,12 @@ def show(result: RunResult, project: Project, same: str) -> None:
     """The report as text; `same` is the option that a next command needs to mean this project."""
     if result.status == "nothing new":
         told = [_nothing_replayed(one) for one in result.replayed] or [nothing_new(result.plan)]
-        output.line(f"{'; '.join(told)} ({seconds(result.seconds)})")
+        output.sentence(f"{'; '.join(told)} ({seconds(result.seconds)})")
         return
     if result.status == "dry run":
         _show_replayed(result)
-        output.line(_headline(result))
+        output.line()
+        output.sentence(_headline(result))
         return
     if result.tables:
         _show_tables(result)
@@ -48,19 +49,18 @@ def show(result: RunResult, project: Project, same: str) -> None:
     elif failed := [outcome for outcome in result.tables if outcome.error]:
         output.failure("\n".join(outcome.error for outcome in failed))
     _show_next(result, project, same)
-    output.line(_headline(result))
+    output.line()
+    output.sentence(_headline(result))
     output.line(_tally(result))
 
 
 def _headline(result: RunResult) -> str:
     if result.status == "dry run":
-        return f"\nNothing was published: this was a dry run of {seconds(result.seconds)}."
+        return f"Nothing was published: this was a dry run of {seconds(result.seconds)}."
     if result.status == "failed":
-        return (
-            f"\nRun {result.run} failed after {seconds(result.seconds)}: nothing was published, the lake is as it was."
-        )
+        return f"Run {result.run} failed after {seconds(result.seconds)}: nothing was published, the lake is as it was."
     changed = plural(sum(outcome.status == "published" for outcome in result.tables), "table")
-    return f"\nRun {result.run} published {changed} in {seconds(result.seconds)}."
+    return f"Run {result.run} published {changed} in {seconds(result.seconds)}."
 
 
 def _tally(result: RunResult) -> str:
@@ -76,7 +76,7 @@ def _tally(result: RunResult) -> str:
 
 _PARTS = ("read", "compute", "check", "write")
 _NUMBER = {
-    name: Column(name=name, right=True)
+    name: Column(name=name, right=True, optional=name in ("removed", "keys"))
     for name in ("added", "removed", "total", "rejected", "keys", "seconds", *_PARTS)
 }
 
@@ -174,7 +174,9 @@ def _show_replayed(result: RunResult) -> None:
     if result.replayed:
         output.line()
     for one in result.replayed:
-        output.line(_replayed(one) + (f"\n{plural(one.unreadable, 'line')}: {_UNREADABLE}" if one.unreadable else ""))
+        output.sentence(_replayed(one))
+        if one.unreadable:
+            output.sentence(f"{plural(one.unreadable, 'line')}: {_UNREADABLE}")
 
 
 def _replayed(one: Replayed) -> str:
