@@ -239,3 +239,20 @@ def test_replay_and_discard_tell_what_became_of_the_rows(tmp_path: Path) -> None
     assert told(quarantine("discard", "orders", "--reason", "gone")) == [
         "No waiting row of bronze.orders matches: nothing was done"
     ]
+
+
+def test_a_rejected_duplicate_names_the_line_that_it_repeats(tmp_path: Path) -> None:
+    project = tiny(tmp_path, ORDERS.partition('@table("silver')[0])
+    project.land("1.csv", [order(1), order(2, '"bo\nb"'), order(3)])
+    project.run()
+    project.land("2.csv", [order(4), order(3), order(4, "eve")])
+    project.run()
+    done = icefield("quarantine", "show", "orders", "-p", str(project.root))
+    assert lines(done.out)[1:] == [
+        "landing/orders/2.csv:3 id is unique (repeats landing/orders/1.csv:5) 3,ann,1.00,2026-08-01 10:00:00",
+        "landing/orders/2.csv:4 id is unique (repeats landing/orders/2.csv:2) 4,eve,1.00,2026-08-01 10:00:00",
+    ]
+    shown = json.loads(icefield("quarantine", "show", "orders", "--json", "-p", str(project.root)).out)
+    assert [row["repeats"] for row in shown] == ["landing/orders/1.csv:5", "landing/orders/2.csv:2"]
+    (project.root / "landing" / "orders" / "1.csv").unlink()
+    assert "(repeats landing/orders/1.csv)" in icefield("quarantine", "show", "orders", "-p", str(project.root)).out
