@@ -111,6 +111,8 @@ def test_results_on_a_terminal_are_drawn_and_elsewhere_plain(
     monkeypatch.delenv("NO_COLOR", raising=False)
     output.table(columns, [("[red]a", output.Count(1000))])
     assert "[red]a" in terminal.getvalue()
+    assert "\x1b[1mname" in terminal.getvalue()
+    output.table(columns, [("[red]a", output.Count(1000))], wide=True)
     assert "─" in terminal.getvalue()
 
 

@@ -332,7 +332,7 @@ def groups_that_are_left_out(orders: Any) -> Any:
     return orders.groupBy("customer").agg(F.count("*").alias("n")).where("n > 100")
 
 
-@broken("computes `n` after it has grouped its rows", kind="accumulate")
+@broken("computes `n` as (n * n), which does not merge by sum", kind="accumulate")
 def squares(orders: Any) -> Any:
     return orders.groupBy("customer").agg(F.count("*").alias("n")).withColumn("n", F.col("n") * F.col("n"))
 

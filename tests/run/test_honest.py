@@ -222,6 +222,22 @@ def united_and_merged(current, lines):
     none = lines.select("shop", F.lit(0).alias("n"), "at")
     rows = current.select("shop", F.lit(1).alias("n"), "at").unionByName(none)
     return rows.groupBy("shop").agg(F.sum("n").alias("n"), F.min("at").alias("first"))
+
+
+@table("gold.shaped_after_the_group", refresh=accumulate("shop", n="sum", least="min", last="max"))
+def shaped_after_the_group(current):
+    grouped = current.groupBy("shop").agg(
+        F.count("*").alias("all"),
+        F.count("amount").alias("some"),
+        F.min("id").alias("least"),
+        F.max(F.struct("at", F.col("id") + 1)).alias("last"),
+    )
+    return grouped.where("shop <> 'none'").select(
+        "shop",
+        (F.col("all") + F.col("some")).cast("DECIMAL(20, 2)").alias("n"),
+        F.col("least").cast("BIGINT"),
+        F.col("last").cast("struct<at:timestamp,next:bigint>"),
+    )
 '''
 
 #: What arrives, run by run: additions, corrections (an id again), deletions (an id without a customer).

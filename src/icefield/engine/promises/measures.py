@@ -25,9 +25,9 @@ _ORDERED = (_WHOLE, ("timestamp", "date"), ("timestamp_ntz", "date"))
 
 def require_merging(step: Tree, name: str, how: str, entry: Tree) -> None:
     """Refuses a measure that does not merge in the way it is declared; `entry` has types (`spark_plans.typed`)."""
-    value = entry.children[0] if entry.name == "Alias" else entry
+    value = _spelled_out(entry)
     if not (_is_linear(value) if how == "sum" else _is_monotone(value, how)):
-        told = str(entry.fields.get("sql", "")).rpartition(" AS ")[0]
+        told = str(entry.fields.get("sql", name))
         in_python = any(one.name == "PythonUDAF" for one in value.walk())
         raise Refusal(step, f"computes `{name}` as {told}, which does not merge by {how}", known=not in_python)
 
@@ -63,8 +63,8 @@ def _is_monotone(value: Tree, how: str) -> bool:
 
 
 def _spelled_out(value: Tree) -> Tree:
-    """What stands behind another name for it, such as `nvl`."""
-    while "replacement" in value.fields and len(value.children) == 1:
+    """What stands behind another name for it: an alias, or a function such as `nvl`."""
+    while value.name == "Alias" or ("replacement" in value.fields and len(value.children) == 1):
         (value,) = value.children
     return value
 
@@ -84,11 +84,12 @@ def _is_never_null(value: Tree) -> bool:
 
 
 def _is_constant(value: Tree) -> bool:
+    value = _spelled_out(value)
     return value.name == "Literal" or (value.name == "Cast" and _is_constant(value.children[0]))
 
 
 def _is_zero(value: Tree) -> bool:
-    while value.name == "Cast":
+    while (value := _spelled_out(value)).name == "Cast":
         value = value.children[0]
     return value.name == "Literal" and _ZERO.fullmatch(str(value.fields.get("value"))) is not None
 
@@ -109,7 +110,7 @@ def _keeps_order(before: Tree, cast: Tree) -> bool:
     kinds = [str(one.fields["type"]) for one in (before, cast)]
     if cast.fields.get("evalMode") == "TRY":
         return False
-    return kinds[0] == kinds[1] or any(all(kind in group for kind in kinds) for group in _ORDERED)
+    return bool(cast.fields.get("renames")) or any(all(kind in group for kind in kinds) for group in _ORDERED)
 
 
 def _scale(value: Tree) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from icefield.declare import Accumulate, Append, ByKey, Incremental, Query
@@ -10,6 +10,7 @@ from icefield.engine.keyed import key_of
 from icefield.engine.promises.exactness import changing_in, unordered_in
 from icefield.engine.promises.lineage import KEY, ROW, Input, Lineage, Refusal, placed
 from icefield.engine.promises.measures import require_merging
+from icefield.engine.promises.plan_tree import Tree
 from icefield.engine.promises.spark_plans import deep_plans, line_in_query, tree_of, typed
 from icefield.engine.promises.values import column, value_of
 from icefield.errors import NotExact, PromiseBroken
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from icefield.engine.promises.lineage import Rows
-    from icefield.engine.promises.plan_tree import Tree
     from icefield.engine.promises.values import Value
     from icefield.graph import Edge, Node
 
@@ -104,62 +104,69 @@ def _require_one_group(call: Call, plan: Tree) -> None:
     if group.name != "Aggregate":
         rows = lineage.rows(group)  # refuses whatever lets rows meet in another way
         raise Refusal(group, "does not group its rows" if rows.main else "does not depend on the rows that arrive", ROW)
-    entries = {entry.id: entry for entry in typed(call.output, group)}
     if any(expression.name == "PivotFirst" for expression in group.expressions()):
         raise Refusal(group, "pivots, which icefield cannot follow when measures are merged", ROW, known=False)
     lineage.require_plain_expressions(group)
     _require_groups_by_key(call, group, followed, lineage.rows(group.children[0]))
     for name, how in refresh.measures.items():
-        if name not in followed:
-            raise Refusal(group, f"computes `{name}` after it has grouped its rows", ROW)
-        require_merging(group, name, how, entries[followed[name]])
+        require_merging(group, name, how, followed[name])
 
 
-def _group_below(call: Call, lineage: Lineage, plan: Tree) -> tuple[dict[str, int], Tree]:
-    """The columns of the result as the group calls them, and the step that groups."""
-    followed = {name: number for number, name in _outputs(plan)}
-    while plan.name in _ABOVE:
+def _group_below(call: Call, lineage: Lineage, plan: Tree) -> tuple[dict[str, Tree], Tree]:
+    """What the columns of the result are made of, as far down as the step that groups, and that step."""
+    followed = _outputs(plan)
+    while plan.name in _ABOVE and not _is_input(plan):
         lineage.require_plain_expressions(plan)
         if plan.name == "Filter" and _groups_below(plan) and not _is_about_keys(call, plan, followed):
             raise Refusal(plan, "leaves out groups by what was counted of them so far", ROW)
         if plan.name == "Project":
-            values = {entry.id: value_of(entry) for entry in plan.listed("projectList")}
-            below = {name: values.get(number, ()) for name, number in followed.items()}
-            followed = {name: int(value[1]) for name, value in below.items() if value and value[0] == "column"}
-        if _is_input(plan):
-            break
+            followed = _put_in(followed, typed(call.output, plan, "projectList"))
         plan = plan.children[0]
+    if plan.name == "Aggregate":
+        followed = _put_in(followed, typed(call.output, plan, "aggregateExpressions"))
     return followed, plan
+
+
+def _put_in(followed: Mapping[str, Tree], entries: list[Tree]) -> dict[str, Tree]:
+    """Columns with what they are made of in place of the names that a step gives to it."""
+    values = {entry.id: entry for entry in entries}
+
+    def put(tree: Tree) -> Tree:
+        if tree.name == "AttributeReference":
+            return values.get(tree.id, tree)
+        return replace(tree, children=tuple(map(put, tree.children))) if tree.children else tree
+
+    return {name: put(tree) for name, tree in followed.items()}
 
 
 def _is_input(plan: Tree) -> bool:
     return plan.name == "Project" and plan.children[0].name == "Range"
 
 
-def _outputs(plan: Tree) -> list[tuple[int, str]]:
+def _outputs(plan: Tree) -> dict[str, Tree]:
+    """The columns of a plan by name, before anything is known of what they are made of."""
     while not (listed := plan.listed("projectList") or plan.listed("aggregateExpressions") or plan.listed("output")):
         if not plan.children:
-            return []
+            return {}
         plan = plan.children[0]
-    return [(entry.id, str(entry.fields["name"])) for entry in listed]
+    return {str(entry.fields["name"]): Tree("AttributeReference", entry.fields) for entry in listed}
 
 
 def _groups_below(plan: Tree) -> bool:
     return any(step.name == "Aggregate" for step in plan.walk())
 
 
-def _is_about_keys(call: Call, plan: Tree, followed: Mapping[str, int]) -> bool:
-    keys = {followed[key] for key in call.node.keys if key in followed}
-    used = {expression.id for expression in plan.expressions() if expression.name == "AttributeReference"}
+def _is_about_keys(call: Call, plan: Tree, followed: Mapping[str, Tree]) -> bool:
+    keys = {value_of(followed[key]) for key in call.node.keys if key in followed}
+    used = {value_of(expression) for expression in plan.expressions() if expression.name == "AttributeReference"}
     return used <= keys
 
 
-def _require_groups_by_key(call: Call, group: Tree, followed: Mapping[str, int], rows: Rows) -> None:
+def _require_groups_by_key(call: Call, group: Tree, followed: Mapping[str, Tree], rows: Rows) -> None:
     by = {value_of(entry) for entry in group.listed("groupingExpressions")}
-    values = {entry.id: value_of(entry) for entry in group.listed("aggregateExpressions")}
     own: set[Value] = set()
     for key in call.node.keys:
-        value = values.get(followed.get(key, -1))
+        value = value_of(followed[key]) if key in followed else None
         if value is None or value not in by or value not in rows.anchors[KEY][key]:
             raise Refusal(group, f"does not group by the key `{key}` of its inputs' rows")
         own.add(value)

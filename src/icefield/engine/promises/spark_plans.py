@@ -6,6 +6,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pyspark import SparkContext
+
 from icefield.engine.promises.exactness import changing_in, everything
 from icefield.engine.promises.lineage import MARK
 from icefield.engine.promises.plan_tree import Tree, parse
@@ -58,23 +60,31 @@ def line_in_query(frame: DataFrame, step: Tree) -> int | None:
     return int(line.get()) if line.isDefined() else None
 
 
-def typed(frame: DataFrame, step: Tree) -> list[Tree]:
-    """The aggregates of a group, with what JSON leaves out: types, and whether a failure gives NULL."""
+def typed(frame: DataFrame, step: Tree, field: str) -> list[Tree]:
+    """The columns that a step makes, with what JSON leaves out: types, and whether a failure gives NULL."""
     plan = analysed(frame)
     for number in step.path:
         plan = plan.children().apply(number)
-    entries = items(plan.aggregateExpressions())
-    return [_typed(tree, entry) for tree, entry in zip(step.listed("aggregateExpressions"), entries, strict=True)]
+    return [_typed(tree, entry) for tree, entry in zip(step.listed(field), items(getattr(plan, field)()), strict=True)]
 
 
 def _typed(tree: Tree, expression: Any) -> Tree:
     told = {"type": str(expression.dataType().catalogString()), "function": str(expression.prettyName())}
+    children = items(expression.children())
     if tree.name == "Cast":
         told["evalMode"] = str(expression.evalMode())
-    children = items(expression.children())
+        told["renames"] = _differ_in_names(children[0].dataType(), expression.dataType())
     below = tuple(_typed(child, found) for child, found in zip(tree.children, children, strict=True))
-    sql = {"sql": str(expression.sql())} if tree.name == "Alias" else {}
+    sql = {"sql": str(expression.children().apply(0).sql())} if tree.name == "Alias" else {}
     return Tree(tree.name, {**tree.fields, **told, **sql}, below, tree.path)
+
+
+def _differ_in_names(before: Any, after: Any) -> bool:
+    """Whether two types are the same but for the names of their fields."""
+    context = SparkContext._active_spark_context
+    assert context is not None
+    assert context._jvm is not None
+    return bool(context._jvm.org.apache.spark.sql.types.DataType.equalsStructurally(before, after, True))
 
 
 def children_of(node: Any) -> list[Any]:
