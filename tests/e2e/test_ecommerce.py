@@ -209,6 +209,16 @@ def test_every_table_of_a_run_has_one_time_and_names_the_run(shop: Shop) -> None
         assert {meta.load(phase.pointers[table])["last-updated-ms"] for table in touched} == {phase.result.published_ms}
 
 
+def test_every_promise_is_proven(shop: Shop) -> None:
+    location = shop.project.lake.pointers()["ops.table_runs"]
+    with connect() as db:
+        found = db.execute(
+            f'SELECT DISTINCT "table", promise FROM {scan(location)} WHERE promise IS NOT NULL'
+        ).fetchall()
+    assert {table for table, _ in found} == {*BRONZE, *DERIVED, "silver.stock_levels"}
+    assert {promise for _, promise in found} == {"proven"}
+
+
 def test_run_again_nothing_is_new(shop: Shop) -> None:
     before = shop.project.lake.pointers()
     assert shop.project.run().status == "nothing new"
