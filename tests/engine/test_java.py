@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from icefield.engine import java
 from icefield.engine.java import find_java
+from icefield.engine.jvm import COMPILERS
 from icefield.errors import JavaNotFound
 
 
@@ -95,3 +98,11 @@ def test_a_java_home_that_is_not_there_is_said(tmp_path):
 def test_no_java_at_all():
     with pytest.raises(JavaNotFound, match="no java on PATH"):
         find_java({"PATH": ""})
+
+
+@pytest.mark.parametrize("effort", COMPILERS)
+def test_there_is_room_for_compiled_code_however_little_is_compiled(effort):
+    """Without its second compiler Java reserves 48 MiB, and a run of a dozen tables failed once they were full."""
+    command = [find_java().executable, *COMPILERS[effort], "-XX:+PrintFlagsFinal", "-version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert int(re.search(r"ReservedCodeCacheSize\s+= (\d+)", told)[1]) >= 240 * 1024**2

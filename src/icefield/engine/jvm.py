@@ -33,7 +33,8 @@ INITIAL_HEAP = "1g"
 Effort = Literal["least", "less", "full"]
 _DIRECTIVES = Path(__file__).with_name("compiler_directives.json")
 COMPILERS: Mapping[Effort, Sequence[str]] = {
-    "least": ("-XX:TieredStopAtLevel=1",),
+    # Without its second compiler, Java would reserve 48 MiB for compiled code, and fail once they are full.
+    "least": ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"),
     "less": ("-XX:+UnlockDiagnosticVMOptions", f"-XX:CompilerDirectivesFile={_DIRECTIVES}"),
     "full": (),
 }
