@@ -687,7 +687,8 @@ def generate(
         _write_feed(out, rng, rows_of_feed, batch, manifest)
         if progress:
             count, took = rows_of_feed.table.num_rows, time.monotonic() - since
-            print(f"{rows_of_feed.feed.name}: {count:,} rows in {batch.days} files ({took:.1f} s)", file=sys.stderr)
+            files = "1 file" if batch.days == 1 else f"{batch.days} files"
+            print(f"{rows_of_feed.feed.name}: {count:,} rows in {files} ({took:.1f} s)", file=sys.stderr)
     manifest.batches.append(batch)
     data = asdict(manifest)
     with _complete(out / "manifest.json") as file:

@@ -12,7 +12,7 @@ from icefield.cli import output
 from icefield.cli.output import Column
 from icefield.errors import few
 from icefield.run.events import Event, PhaseStarted, RunBeside, RunOvertaken, TableOutcome, TableStarted
-from icefield.words import number, seconds
+from icefield.words import number, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ def _tell(event: Event) -> None:
             output.note(f"{clock} {PHASES[event.phase]}")
         case TableOutcome(status="published"):
             aside = f"  {number(event.rows_quarantined)} quarantined" if event.rows_quarantined else ""
-            rows = f"{number(event.rows_added)} rows"
+            rows = plural(event.rows_added, "row")
             output.note(f"{clock} {event.table}  {event.action}  {rows}{aside}  {seconds(event.seconds)}")
         case TableOutcome():
             tried = "" if event.action == "none" else f"{event.action}  "
