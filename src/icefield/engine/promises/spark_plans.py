@@ -69,7 +69,10 @@ def typed(frame: DataFrame, step: Tree, field: str) -> list[Tree]:
 
 
 def _typed(tree: Tree, expression: Any) -> Tree:
-    told = {"type": str(expression.dataType().catalogString()), "function": str(expression.prettyName())}
+    told: dict[str, Any] = {
+        "type": str(expression.dataType().catalogString()),
+        "function": str(expression.prettyName()),
+    }
     children = items(expression.children())
     if tree.name == "Cast":
         told["evalMode"] = str(expression.evalMode())
@@ -84,7 +87,8 @@ def _differ_in_names(before: Any, after: Any) -> bool:
     context = SparkContext._active_spark_context
     assert context is not None
     assert context._jvm is not None
-    return bool(context._jvm.org.apache.spark.sql.types.DataType.equalsStructurally(before, after, True))
+    types, any_nullability = context._jvm.org.apache.spark.sql.types.DataType, True
+    return bool(types.equalsStructurally(before, after, any_nullability))
 
 
 def children_of(node: Any) -> list[Any]:
