@@ -1,4 +1,4 @@
-"""The Python face: a project's lake, to run and to read, in scripts and notebooks."""
+"""The Python API: run a project and read its lake, in scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 
 class Lake:
-    """The lake of a project, as one of its profiles points at it.
+    """The lake of a project, for one of its profiles.
 
         lake = Lake("pipelines/ecommerce")
         lake.run()
         lake.table("gold.customer_summary").to_polars()
         lake.sql("SELECT customer_segment, count(*) FROM gold.customer_summary GROUP BY 1").rows()
 
-    With `as_of`, a run's id (or the unique beginning of one) or a time, every read gives the lake as it was then:
+    With `as_of`, a run's id (or a unique prefix of one) or a time, every read returns the lake as of then:
 
         Lake("pipelines/ecommerce", as_of="20261115T120000-a1b2c3").table("gold.daily_metrics").to_pandas()
-        Lake("pipelines/ecommerce", as_of="2026-11-15T12:00")        # UTC unless it says otherwise
+        Lake("pipelines/ecommerce", as_of="2026-11-15T12:00")        # UTC unless it has an offset
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Lake:
 
     @property
     def project(self) -> Project:
-        """The project as its files say now; in a notebook they change while a `Lake` lives on."""
+        """The project, loaded from its current files; in a notebook they may change during the life of a `Lake`."""
         return open_project(self.path, self.profile)
 
     @property
@@ -80,7 +80,7 @@ class Lake:
         accept: str | Iterable[str] = (),
         listener: Listener = silent,
     ) -> RunResult:
-        """Takes in what has arrived, refreshes what it touches, checks it, and publishes all of it at once.
+        """Ingests new files, refreshes the affected tables, checks them, and publishes everything atomically.
 
         result = lake.run(select="+gold.customer_summary")
         result.ok, result.run, result.status        # (True, '20261115T120000-a1b2c3', 'published')
@@ -102,7 +102,7 @@ class Lake:
         full_refresh: bool = False,
         accept: str | Iterable[str] = (),
     ) -> Plan:
-        """What a run would do now, and why; nothing is started or changed.
+        """Returns what a run would do now, and why, without starting Spark or changing anything.
 
         [(step.table, step.action, step.reason) for step in lake.plan().work]
         """
@@ -115,7 +115,7 @@ class Lake:
     def verify(
         self, select: str | Iterable[str] = "", exclude: str | Iterable[str] = "", *, deep: bool = False
     ) -> list[Verdict]:
-        """Whether each table is what its function gives for the inputs it has consumed (`deep`: for its sources).
+        """Compares each table with a recomputation from the inputs that it has read (`deep`: from the source files).
 
         all(verdict.status == "exact" for verdict in lake.verify("gold.*"))      # True
         """
@@ -123,11 +123,11 @@ class Lake:
         return verify_project(project, selected(project, _selector(select), _selector(exclude)), deep=deep)
 
     def tables(self) -> tuple[str, ...]:
-        """The names of all tables that hold published rows: declared ones, those beside them, and `ops.*`."""
+        """The names of all published tables: declared tables, their auxiliary tables, and `ops.*`."""
         return tuple(self._read().pins)
 
     def table(self, name: str) -> LakeTable:
-        """One table, by its full name or by a last part that is unique.
+        """One table, by its full name or by a unique last part of it.
 
         lake.table("gold.daily_metrics").to_pandas()
         lake.table("daily_metrics").history()[-1].rows_added
@@ -135,7 +135,7 @@ class Lake:
         return LakeTable(self, self._read().pin(name).table)
 
     def sql(self, query: str) -> Result:
-        """The rows of a query in DuckDB's SQL, over one version of the whole lake.
+        """Runs a query in DuckDB's SQL dialect over one consistent version of the lake.
 
         lake.sql("SELECT max(total_revenue) FROM gold.daily_metrics").rows()      # [(Decimal('1234.50'),)]
         """
@@ -154,7 +154,7 @@ class Lake:
 
 
 class LakeTable:
-    """One published table. Every call reads the version that is published then (or the one `as_of` names)."""
+    """One published table. Every call reads the version current at that moment (or the one selected by `as_of`)."""
 
     def __init__(self, lake: Lake, name: str) -> None:
         self._lake = lake
@@ -176,7 +176,7 @@ class LakeTable:
         return self._lake._read().count(self.name)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as a pyarrow Table; times carry the zone UTC."""
+        """All rows as a pyarrow Table; timestamps are in UTC."""
         return self._lake._read().table(self.name).to_arrow()
 
     def to_polars(self) -> pl.DataFrame:
@@ -188,7 +188,7 @@ class LakeTable:
         return self._lake._read().table(self.name).to_pandas()
 
     def history(self) -> tuple[TableVersion, ...]:
-        """Every published version, oldest first: when, by which run, rows added and removed, rows in all."""
+        """Every published version, oldest first: when, by which run, rows added and removed, total rows."""
         pin = self._pin()
         versions = history(pin.metadata)
         if pin.is_current:

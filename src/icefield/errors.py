@@ -42,157 +42,157 @@ class IcefieldError(Exception):
 
 
 class DeclarationError(IcefieldError):
-    """What an author wrote cannot mean anything; found while the project loads."""
+    """A declaration is invalid; usually found while the project loads."""
 
     code = "ICE-100"
 
 
 class InvalidName(DeclarationError):
-    """A table or column name that is reserved or not of the form icefield can keep."""
+    """A table or column name that is reserved or has an invalid form."""
 
     code = "ICE-101"
 
 
 class InvalidOption(DeclarationError):
-    """An argument of a declaration has a value outside of what it may be."""
+    """An argument of a declaration has an invalid value."""
 
     code = "ICE-102"
 
 
 class InvalidSchema(DeclarationError):
-    """Column text (DDL) or a partition transform that cannot be read."""
+    """A column definition (DDL) or a partition transform that cannot be parsed."""
 
     code = "ICE-103"
 
 
 class InvalidQuery(DeclarationError):
-    """A query given to `sql` that cannot be found or whose braces cannot be read."""
+    """A query passed to `sql` that cannot be found or whose braces cannot be parsed."""
 
     code = "ICE-104"
 
 
 class InvalidFunction(DeclarationError):
-    """A `table(...)` applied to nothing, or to something that cannot be a table's function."""
+    """A `table(...)` that is not applied to a function, or to something that cannot be a table's function."""
 
     code = "ICE-105"
 
 
 class UnknownInput(DeclarationError):
-    """A parameter or an entry of `inputs=` that leads to no table, or to several."""
+    """A parameter or an entry in `inputs=` that matches no table, or more than one."""
 
     code = "ICE-106"
 
 
 class CyclicTables(DeclarationError):
-    """Tables that read one another in a circle, or a table that reads itself."""
+    """Tables that read each other in a cycle, or a table that reads itself."""
 
     code = "ICE-107"
 
 
 class DuplicateTable(DeclarationError):
-    """Two declarations of one table."""
+    """Two declarations of the same table."""
 
     code = "ICE-108"
 
 
 class UnknownColumn(DeclarationError):
-    """A check, partition or volatile column that the table is known not to have."""
+    """A check, partition or `volatile=` refers to a column that the table does not have."""
 
     code = "ICE-109"
 
 
 class UnknownTable(DeclarationError):
-    """A check that compares with a table nobody declares."""
+    """A check refers to a table that is not declared."""
 
     code = "ICE-110"
 
 
 class ColumnAtLoad(DeclarationError):
-    """A Spark Column, or a UDF with its type as text, made while the project loads, when there is no Spark yet."""
+    """A Spark Column, or a UDF with its type as a string, is created while the project loads, before Spark starts."""
 
     code = "ICE-111"
 
 
 class InvalidSetting(DeclarationError):
-    """A `setting` whose value has another type than its default, or that is read too late."""
+    """A `setting` whose value has a different type from its default, or that is read too late."""
 
     code = "ICE-112"
 
 
 class BadFunction(DeclarationError):
-    """A table's function does not fit the columns of its inputs, or raises an error."""
+    """A table's function does not match its inputs' columns, returns duplicate column names, or raises an error."""
 
     code = "ICE-120"
 
 
 class BadPredicate(DeclarationError):
-    """The SQL of a check does not fit the table's columns."""
+    """The SQL of a check does not match the table's columns."""
 
     code = "ICE-121"
 
 
 class ContractBroken(DeclarationError):
-    """A function returns other columns than `columns=` promises."""
+    """A function returns columns other than those declared in `columns=`."""
 
     code = "ICE-122"
 
 
 class OriginLost(DeclarationError):
-    """It is not known where rows came from, and a check or a decision about quarantine needs to know."""
+    """The origin of rows is unknown, but a check or a decision about quarantined rows needs it."""
 
     code = "ICE-123"
 
 
 class KeyUnknown(DeclarationError):
-    """An input of a keyed table whose rows do not tell their key."""
+    """The key of a keyed table cannot be determined for the rows of an input."""
 
     code = "ICE-124"
 
 
 class PromiseBroken(DeclarationError):
-    """A function that does not do what its refresh kind promises."""
+    """A function does not keep the promise of its refresh kind."""
 
     code = "ICE-125"
 
 
 class NotExact(DeclarationError):
-    """An incremental table whose function gives other values each time it is evaluated."""
+    """The function of an incremental table returns different values each time it is evaluated."""
 
     code = "ICE-126"
 
 
 class ProjectError(IcefieldError):
-    """The project folder or its settings."""
+    """A problem with the project folder or its settings."""
 
     code = "ICE-200"
 
 
 class NoProject(ProjectError):
-    """No icefield.toml here or in any folder above."""
+    """There is no icefield.toml in this folder or in any folder above it."""
 
     code = "ICE-201"
 
 
 class InvalidConfig(ProjectError):
-    """icefield.toml says something that icefield does not know or cannot use."""
+    """icefield.toml contains a key or value that icefield does not recognise or cannot use."""
 
     code = "ICE-202"
 
 
 class UnknownProfile(ProjectError):
-    """A profile was asked for that icefield.toml does not have."""
+    """The requested profile does not exist in icefield.toml."""
 
     code = "ICE-203"
 
 
 class ImportFailed(ProjectError):
-    """A Python file of the project raised an error while it was imported."""
+    """A Python file in the project raised an error when it was imported."""
 
     code = "ICE-204"
 
 
 class ProjectChanged(ProjectError):
-    """A file of the project was edited between planning and running."""
+    """A file in the project was edited between planning and running."""
 
     code = "ICE-205"
 
@@ -204,26 +204,26 @@ class NoTables(ProjectError):
 
 
 class LakeError(IcefieldError):
-    """The warehouse and its catalog."""
+    """A problem with the warehouse or its catalog."""
 
     code = "ICE-300"
 
 
 class LakeMoved(LakeError):
-    """The lake's folder is not where it was made; its metadata names files by their full path."""
+    """The lake's folder is not where it was created; its metadata refers to files by absolute path."""
 
     code = "ICE-301"
 
     def __init__(self, *, made_at: str, now_at: str) -> None:
         super().__init__(
-            f"this lake was made at {made_at} and is now at {now_at}; its tables name their files by full path",
+            f"this lake was created at {made_at} but is now at {now_at}; its tables refer to files by absolute path",
             where=now_at,
             remedy="move the folder back, or run `icefield lake relocate` to rewrite the paths",
         )
 
 
 class LakeNotWritable(LakeError):
-    """The lake's folder cannot be written to."""
+    """The lake's folder is not writable."""
 
     code = "ICE-302"
 
@@ -231,12 +231,12 @@ class LakeNotWritable(LakeError):
         super().__init__(
             f"cannot write to the lake's folder: {getattr(error, 'strerror', None) or error}",
             where=str(folder),
-            remedy="give this user write permission there, or point `lake` in icefield.toml at another folder",
+            remedy="give this user write permission, or point `lake` in icefield.toml to another folder",
         )
 
 
 class CatalogBusy(LakeError):
-    """Another process held the catalog's lock for too long."""
+    """Another process held the lock on the catalog for too long."""
 
     code = "ICE-303"
 
@@ -244,45 +244,45 @@ class CatalogBusy(LakeError):
         super().__init__(
             f"the catalog was locked by another process for more than {seconds} s",
             where=str(path),
-            remedy="see which process has the file open; no transaction of icefield takes more than a moment",
+            remedy="find out which process has the file open; icefield's own transactions take only a moment",
         )
 
 
 class NoLake(LakeError):
-    """There is no lake yet: nothing was published so far."""
+    """There is no lake yet: nothing has been published."""
 
     code = "ICE-304"
 
     def __init__(self, folder: object) -> None:
-        super().__init__("there is no lake here yet", where=str(folder), remedy="publish a first run: `icefield run`")
+        super().__init__("there is no lake here yet", where=str(folder), remedy="create it with a run: `icefield run`")
 
 
 class UnknownRun(LakeError):
-    """A run was named that this lake does not have."""
+    """The requested run does not exist in this lake."""
 
     code = "ICE-305"
 
 
 class SchemaChanged(LakeError):
-    """A table's columns changed in a way that the rows already stored cannot follow."""
+    """A table's columns changed in a way that is incompatible with the stored rows."""
 
     code = "ICE-306"
 
 
 class LakeDamaged(LakeError):
-    """A file that the catalog names is gone or cannot be read."""
+    """A file that the catalog refers to is missing or cannot be read."""
 
     code = "ICE-307"
 
 
 class NothingPublished(LakeError):
-    """The lake was asked for as it was before its first publish."""
+    """The lake was requested as of a time before its first publish."""
 
     code = "ICE-308"
 
 
 class SourceError(IcefieldError):
-    """What has arrived cannot be taken in."""
+    """Files that have arrived cannot be ingested."""
 
     code = "ICE-400"
 
@@ -294,82 +294,82 @@ class LandingMissing(SourceError):
 
 
 class WrongHeader(SourceError):
-    """A file's header does not name the declared columns."""
+    """A file's header does not match the declared columns."""
 
     code = "ICE-402"
 
 
 class FileChanged(SourceError):
-    """A file that was taken in has other content now, or changed while it was read."""
+    """The content of an ingested file changed, or a file changed while it was being read."""
 
     code = "ICE-403"
 
 
 class FileMissing(SourceError):
-    """A rebuild needs files that are no longer there."""
+    """A rebuild needs files that no longer exist."""
 
     code = "ICE-404"
 
 
 class FileUnreadable(SourceError):
-    """A file cannot be read at all."""
+    """A file or folder cannot be read."""
 
     code = "ICE-405"
 
 
 class AllFilesGone(SourceError):
-    """Not one file of a source that withdraws the rows of deleted files is there."""
+    """All files of a source with `deleted="withdraw"` are missing."""
 
     code = "ICE-406"
 
 
 class EngineError(IcefieldError):
-    """Spark, Java, jars."""
+    """A problem with Spark, Java or the jars."""
 
     code = "ICE-500"
 
 
 class JavaNotFound(EngineError):
-    """No Java 17 or 21 on this machine."""
+    """Java 17 or 21 was not found on this machine."""
 
     code = "ICE-501"
 
 
 class JarError(EngineError):
-    """A jar that Spark needs cannot be had, or is not the one that was pinned."""
+    """A jar that Spark needs is unavailable, or does not have the pinned checksum."""
 
     code = "ICE-502"
 
 
 class SessionError(EngineError):
-    """Spark did not start, or another Spark session is in the way."""
+    """Spark did not start, or this process already has a conflicting Spark session."""
 
     code = "ICE-503"
 
 
 class MasterNotLocal(EngineError):
-    """Spark's workers are elsewhere, and the lake is a folder of this machine."""
+    """Spark's workers run on other machines, but the lake is a local folder."""
 
     code = "ICE-504"
 
     def __init__(self, master: str, lake: object, profile: str) -> None:
         super().__init__(
-            f"spark.master = {master!r} runs on other machines, and the lake is the folder {lake}: rows could be"
-            " committed that nobody can read",
-            where=f"[profile.{profile}.spark] of icefield.toml",
-            remedy=f'use spark.master = "local[*]"; if every worker sees that folder under the same path, write'
+            f"spark.master = {master!r} runs on other machines, but the lake is the local folder {lake}: rows could"
+            " be committed that nobody can read",
+            where=f"[profile.{profile}.spark] in icefield.toml",
+            remedy=f'use spark.master = "local[*]", or, if every worker sees that folder under the same path, set'
             f" shared = true in [profile.{profile}]",
         )
 
 
 class CheckError(IcefieldError):
-    """A check did not hold, or could not be evaluated."""
+    """A check failed or could not be evaluated."""
 
     code = "ICE-600"
 
 
 class CheckFailed(CheckError):
-    """A check with `otherwise="fail"` did not hold; nothing was published."""
+    """A check with `otherwise="fail"` failed, so its table was not published."""
 
     code = "ICE-601"
 
@@ -383,13 +383,13 @@ class CheckFailed(CheckError):
 
 
 class RowsLost(CheckError):
-    """Rows that were read are neither in the table nor in quarantine: the function gives other rows each time."""
+    """Rows that were read are neither in the table nor in quarantine: the function returns different rows each time."""
 
     code = "ICE-603"
 
 
 class RunError(IcefieldError):
-    """A run was stopped, overtaken or cleared."""
+    """A run failed, was interrupted or could not publish."""
 
     code = "ICE-700"
 
@@ -401,55 +401,55 @@ def few(names: Sequence[str], most: int = 3) -> str:
 
 
 class Overtaken(RunError):
-    """A table that the run wrote was published by someone else since the run began."""
+    """Another run published a table that this run wrote, after this run had started."""
 
     code = "ICE-701"
 
     def __init__(self, tables: list[str]) -> None:
         super().__init__(
             f"another run published {few(tables)} first",
-            remedy="nothing was published by this run; run again, it starts from the new state",
+            remedy="this run published nothing; run again to start from the new state",
         )
         self.tables = tuple(tables)
 
 
 class RunCleared(RunError):
-    """The run's branch was cleared away as dead while it was paused; it may not publish any more."""
+    """The run was considered dead while it was paused, and its branch was cleared; it can no longer publish."""
 
     code = "ICE-702"
 
     def __init__(self, run: str) -> None:
         super().__init__(
-            f"run {run} was cleared as dead while it was not answering, so it cannot publish",
-            remedy="run again: what it would have taken in is still waiting",
+            f"run {run} was cleared as dead while it was not responding, so it can no longer publish",
+            remedy="run again: the data it would have ingested is still pending",
         )
 
 
 class TableFailed(RunError):
-    """The function of a table, or writing what it gave, failed."""
+    """A table's function, or writing its result, failed."""
 
     code = "ICE-703"
 
 
 class Interrupted(RunError):
-    """The run was stopped from outside; the lake is as it was."""
+    """The run was interrupted; the lake is unchanged."""
 
     code = "ICE-704"
 
 
 class DiskFull(RunError):
-    """The disk filled up while the run was writing."""
+    """The disk ran out of space while the run was writing."""
 
     code = "ICE-705"
 
 
 class PlanRefused(RunError):
-    """Several tables cannot be made as they are declared, or from what has arrived."""
+    """Several tables cannot be built as declared, or from the files that have arrived."""
 
     code = "ICE-706"
 
     def __init__(self, problems: Sequence[IcefieldError]) -> None:
-        super().__init__(f"{len(problems)} tables cannot be made", remedy="mend each of them; nothing was changed")
+        super().__init__(f"{len(problems)} tables cannot be built", remedy="fix each of them; nothing was changed")
         self.problems = tuple(problems)
 
     def __str__(self) -> str:
@@ -457,67 +457,67 @@ class PlanRefused(RunError):
 
 
 class CommandError(IcefieldError):
-    """A command was asked for something that is not there."""
+    """A command was used incorrectly or asked for something that does not exist."""
 
     code = "ICE-800"
 
 
 class UnknownSelector(CommandError):
-    """A selector that names no table, tag or schema of the project."""
+    """A selector matches no table, tag or schema in the project."""
 
     code = "ICE-801"
 
 
 class QueryFailed(CommandError):
-    """A query that DuckDB cannot carry out."""
+    """DuckDB cannot execute a query."""
 
     code = "ICE-802"
 
 
 class QueryRefused(CommandError):
-    """Something given to `icefield sql` that is not one query over the lake."""
+    """The text passed to `icefield sql` is not a single query over the lake."""
 
     code = "ICE-803"
 
 
 class NoSuchTable(CommandError):
-    """A table was asked for that the lake does not have."""
+    """The requested table does not exist in the lake."""
 
     code = "ICE-804"
 
 
 class MissingPackage(CommandError):
-    """An optional package that the call needs is not installed."""
+    """An optional package that a call needs is not installed."""
 
     code = "ICE-805"
 
 
 class UnknownFormat(CommandError):
-    """A result is to be written to a kind of file that icefield does not write."""
+    """A result cannot be written in the requested file format."""
 
     code = "ICE-806"
 
 
 class FolderInUse(CommandError):
-    """A project is to be made in a folder that already holds files."""
+    """A project cannot be created in a folder that already contains files."""
 
     code = "ICE-807"
 
 
 class UnknownTemplate(CommandError):
-    """A reference project was asked for that icefield does not carry."""
+    """The requested reference project does not exist."""
 
     code = "ICE-808"
 
 
 class WrongUsage(CommandError):
-    """Options that cannot be given together, or a text where none can be read."""
+    """Options that cannot be combined, or an option value that is empty or cannot be parsed."""
 
     code = "ICE-809"
 
 
 class NotWritten(CommandError):
-    """A file or folder that a command is to make cannot be written."""
+    """A file or folder that a command should create cannot be written."""
 
     code = "ICE-810"
 
@@ -525,5 +525,5 @@ class NotWritten(CommandError):
         super().__init__(
             f"{path} cannot be written: {error.strerror or error}",
             where=str(error.filename or path),
-            remedy="name a folder that exists and that this user may write to",
+            remedy="choose a folder that exists and that this user can write to",
         )

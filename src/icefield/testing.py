@@ -1,4 +1,4 @@
-"""For authors' tests: a Spark session as a pytest fixture, rows compared as multisets, and proof of a refresh kind.
+"""Helpers for tests: a Spark session as a pytest fixture, row comparison, and a test of refresh kinds.
 
 from icefield.testing import assert_incremental, rows, spark  # noqa: F401 - `spark` is a fixture
 
@@ -48,19 +48,19 @@ _SHOWN = 3
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session that icefield itself would use: UTC, ANSI, no UI; one for the whole test run."""
+    """The Spark session that icefield itself uses (UTC, ANSI, no UI), shared by the whole test run."""
     with tempfile.TemporaryDirectory() as folder:
         yield start_session(app="tests", conf={}, log=Path(folder) / "spark.log")
 
 
 def rows(frame: DataFrame) -> Counter[tuple[Any, ...]]:
-    """The rows of a frame as a multiset, columns in the order of their names."""
+    """The rows of a DataFrame as a multiset, with columns sorted by name."""
     return Counter(plain(row) for row in frame.select(sorted(frame.columns)).collect())
 
 
 def assert_same_rows(given: DataFrame, wanted: DataFrame) -> None:
-    """Both frames hold the same rows, each as often; the order does not matter."""
-    assert sorted(given.columns) == sorted(wanted.columns), f"columns {given.columns} instead of {wanted.columns}"
+    """Asserts that both DataFrames contain the same rows, duplicates included, in any order."""
+    assert sorted(given.columns) == sorted(wanted.columns), f"columns are {given.columns}, expected {wanted.columns}"
     have, want = rows(given), rows(wanted)
     if have != want:
         raise AssertionError(_apart(list((want - have).elements()), list((have - want).elements())))
@@ -77,19 +77,19 @@ def assert_incremental(
     refresh: Refresh | None = None,
     seed: int = 0,
 ) -> None:
-    """The function keeps the promise of the refresh kind that it is declared with (or that is given).
+    """Asserts that the function keeps the promise of its declared refresh kind (or of `refresh`).
 
-    A batch is what arrives for one run: a DataFrame, or for functions of several inputs a mapping of parameters to
-    DataFrames. First the promise is proven from Spark's plan, as a run does. Then the batches are replayed as runs
-    would take them in, in their order, and once more with late and repeated rows; after each of them the table must
-    hold what the function gives for everything that has arrived.
+    A batch is the data of one run: a DataFrame, or, for functions with several inputs, a mapping of parameters to
+    DataFrames. First the promise is proven from Spark's plan, as in a run. Then the batches are replayed the way runs
+    would process them, first in order, then with late and repeated rows; after each batch the table must equal the
+    result of the function over everything that has arrived.
     """
     if not isinstance(batches, Sequence):
-        raise TypeError("batches is a list, [frame, ...]: what arrives first, what arrives next")
+        raise TypeError("batches must be a list of DataFrames in the order of arrival, [frame, ...]")
     kind, edges = _declared(function, refresh)
     parts = [_named(function, batch) for batch in batches]
     if not parts or isinstance(kind, Full):
-        raise ValueError("full() promises nothing that could be tried" if parts else "there are no batches to try")
+        raise ValueError("full() makes no promise that could be tested" if parts else "batches is empty")
     name = getattr(function, "__name__", "the function")
     node = Node(name=name, refresh=kind.plain, edges=edges)
     schemas = {name: frame.schema for name, frame in parts[0].items()}
@@ -110,7 +110,7 @@ def _declared(function: Callable[..., DataFrame], refresh: Refresh | None) -> tu
         raise ValueError(
             f"{getattr(function, '__name__', 'the function')} declares "
             + (f"{', '.join(one.name for one in tables)} with different refresh kinds" if tables else "no table")
-            + ": say which is meant, refresh=by_key(...)"
+            + ": pass the refresh kind, such as refresh=by_key(...)"
         )
     inputs = tables[0].inputs if tables else {}
     return kinds[0], tuple(_edge(parameter, inputs.get(parameter)) for parameter in parameters_of(function))
@@ -275,7 +275,7 @@ def _require_same(node: Node, given: pa.Table, wanted: pa.Table, when: str) -> N
 
 
 _WAY_OUT = {
-    "append": "its rows depend on one another, so declare it by_key(...), accumulate(...) or full()",
+    "append": "its rows depend on each other, so declare it by_key(...), accumulate(...) or full()",
     "by_key": "its rows depend on rows of other keys, so pass those as a lookup(...), or declare it full()",
     "accumulate": "its measures do not merge, so declare it by_key(...)",
 }
@@ -285,8 +285,10 @@ def _named(function: Callable[..., DataFrame], batch: Batch) -> dict[str, DataFr
     known = parameters_of(function)
     if not isinstance(batch, Mapping):
         if len(known) > 1:
-            raise ValueError(f"the function has the inputs {', '.join(known)}: a batch is a mapping of them to frames")
+            raise ValueError(
+                f"the function has several inputs: pass each batch as a mapping of {', '.join(known)} to DataFrames"
+            )
         return {known[0]: batch}
     if set(batch) != set(known):
-        raise ValueError(f"a batch has {', '.join(batch)}, and the function's inputs are {', '.join(known)}")
+        raise ValueError(f"a batch has {', '.join(batch)}, but the function's inputs are {', '.join(known)}")
     return dict(batch)

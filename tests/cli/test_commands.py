@@ -222,7 +222,7 @@ def test_plan_as_json(project: TinyProject) -> None:
 def test_plan_of_tables_whose_inputs_are_not_there(project: TinyProject) -> None:
     done = icefield("plan", "-s", "gold.by_customer", "-p", str(project.root))
     assert done.code == 0
-    assert "gold.by_customer waits for silver.sales" in done.out
+    assert "gold.by_customer is waiting for silver.sales" in done.out
 
 
 def test_a_missing_landing_folder_is_one_paragraph(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_missing_landing_folder_is_one_paragraph(tmp_path: Path) -> None:
     assert done.code == 2
     assert lines(done.out)[1:3] == [
         "bronze.orders append refused ICE-401, see below",
-        "silver.sales append none waits for bronze.orders",
+        "silver.sales append none waiting for bronze.orders",
     ]
     assert done.err.startswith("error ICE-401")
     ran = icefield("run", "-p", root)
@@ -252,8 +252,11 @@ def more(rows: DataFrame) -> DataFrame:
     project.land("2.csv", "id,nom\n1,ann\n", "more")
     done = icefield("plan", "-p", str(project.root))
     assert done.code == 2
-    assert "the header of landing/orders/1.csv is not the declared one: it has unknown columns: costumer" in done.err
-    assert "the header of landing/more/2.csv is not the declared one" in done.err
+    assert (
+        "the header of landing/orders/1.csv does not match the declared columns: it has unknown columns: costumer"
+        in done.err
+    )
+    assert "the header of landing/more/2.csv does not match the declared columns" in done.err
     assert done.err.count("ICE-40") == 2
 
 
@@ -381,8 +384,8 @@ def test_sql_as_of_a_run(published: TinyProject) -> None:
         (["DROP TABLE gold.old"], "ICE-803", "only read"),
         (["SELECT 1", "--as-of", "nope"], "ICE-305", "neither a run"),
         (["SELECT 1", "--run", "nope"], "ICE-305", "kept: none"),
-        (["SELECT 1", "--json", "--out", "x.csv"], "ICE-809", "leave one of them out"),
-        (["SELECT 1", "--run", "a", "--as-of", "b"], "ICE-809", "leave one of them out"),
+        (["SELECT 1", "--json", "--out", "x.csv"], "ICE-809", "--json and --out cannot be combined"),
+        (["SELECT 1", "--run", "a", "--as-of", "b"], "ICE-809", "use only one of them"),
         (["SELECT 1", "--out", "x.xlsx"], "ICE-806", ".parquet"),
     ],
 )
@@ -552,7 +555,7 @@ def test_what_cannot_be_written_can_be_read() -> None:
     assert doctor.out, doctor.err
     found = {finding["what"]: finding for finding in json.loads(doctor.out)}
     assert (doctor.code, found["permission"]["status"], found["catalog"]["status"]) == (1, "failure", "ok")
-    assert "the lake can be read, but no run can work" in found["permission"]["told"]
+    assert "the lake can be read, but runs will fail" in found["permission"]["told"]
     assert (run.code, run.err.split()[:2]) == (2, ["error", "ICE-302"])
 
 

@@ -60,8 +60,8 @@ MOMENTS = (
 )
 SENTENCES = (
     "Interrupted. Nothing was changed.\n",
-    "error ICE-704 the run was interrupted\n  next:  nothing was published; run again when you like\n",
-    "Interrupted. Nothing was published, the lake is as it was; the next run clears what this one left.\n",
+    "error ICE-704 the run was interrupted\n  next:  nothing was published; run again at any time\n",
+    "Interrupted. Nothing was published and the lake is unchanged; the next run cleans up what this one left behind.\n",
 )
 
 

@@ -52,8 +52,8 @@ def test_a_log_gets_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> 
         "staging",
         "bronze.a  build  20,000 rows  3 quarantined  3.2 s",
         "gold.b  build  FAILED",
-        "overtaken on bronze.a; planning again",
-        "overtaken on bronze.a, silver.b, gold.c and 2 more; planning again",
+        "another run published bronze.a first; planning again",
+        "another run published bronze.a, silver.b, gold.c and 2 more first; planning again",
     ]
 
 
@@ -66,9 +66,9 @@ def test_a_phase_that_goes_on_is_told_once_and_again_after_the_run_was_overtaken
             listener(event)
     assert [line[9:] for line in capsys.readouterr().err.splitlines()] == [
         "starting Spark",
-        "fetching Iceberg's jars, this once",
+        "downloading Iceberg's jars (first run only)",
         "staging",
-        "overtaken on a.b; planning again",
+        "another run published a.b first; planning again",
         "starting Spark",
     ]
 
@@ -81,7 +81,7 @@ def test_another_run_on_the_lake_is_told_of(
     with showing() as listener:
         listener(RunBeside(run="20260101T000000-aaaaaa", pid=42, started_ms=0))
     told = " ".join(capsys.readouterr().err.split())
-    assert re.search(r"another run \(20260101T000000-aaaaaa, since \d\d:00:00, pid 42\) is at work on this lake;", told)
+    assert re.search(r"another run \(20260101T000000-aaaaaa, since \d\d:00:00, pid 42\) is working on this lake;", told)
 
 
 def test_a_terminal_gets_a_table_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,14 +56,14 @@ def test_the_first_run_reports_everything(starter: tuple[Path, Done]) -> None:
         "table action added total rejected seconds read check write",
         "bronze.visits build 5 5 4 # # # #",
         "gold.visits_a_day build 2 2 # # #",
-        "Quarantined, and why",
+        "Quarantined rows",
         "table reason rows",
         "bronze.visits malformed 1",
         "bronze.visits seconds is not negative 1",
         "bronze.visits visit_id is not null 1",
         "bronze.visits visit_id is unique 1",
         "time plan #, start #, stage #, audit #, publish #",
-        "data queries opened # of files and wrote #",
+        "data opened # of files, wrote #",
         f"lake {root}/lake",
         f"log {root}/lake/runs/{run}/spark.log",
         "Next",
@@ -213,19 +213,21 @@ def test_replay_and_discard_tell_what_became_of_the_rows(tmp_path: Path) -> None
     def told(done: Done) -> list[str]:
         assert done.code == 0, done.err
         found = [re.sub(r" \([\d.]+ m?s\)$", "", line) for line in lines(done.out)]
-        return [line for line in found if re.match(r"No waiting|Nothing was|Replayed|Discarded|\d+ line", line)]
+        return [line for line in found if re.match(r"No quarantined|Nothing changed|Replayed|Discarded|\d+ line", line)]
 
     refused = quarantine("discard", "orders", "--reason", " ")
     assert refused.code != 0
     assert "--reason is empty" in refused.err
     unreadable = "lines that cannot be read have no values to set: correct the file, or discard them"
     assert told(quarantine("discard", "orders", "--reason", "gone", "--where", "id = 77")) == [
-        "No waiting row of bronze.orders matches: nothing was done"
+        "No quarantined row of bronze.orders matches: nothing to do"
     ]
     assert told(quarantine("replay", "orders", "--set", "id = 7", "--where", "line = 5")) == [
-        f"Nothing was done to 1 waiting row of bronze.orders: {unreadable}"
+        f"Nothing changed for 1 quarantined row of bronze.orders: {unreadable}"
     ]
-    outcome = "Replayed 3 waiting rows of bronze.orders: 1 passed, 2 still waiting; why: customer is not null (1 row)"
+    outcome = (
+        "Replayed 3 quarantined rows of bronze.orders: 1 passed, 2 still quarantined; why: customer is not null (1 row)"
+    )
     dry = quarantine("replay", "orders", "--set", "amount = abs(amount)", "--dry-run")
     assert told(dry)[:2] == [outcome, f"1 line: {unreadable}"]
     assert lines(dry.out)[-1].startswith("Nothing was published: this was a dry run")
@@ -235,9 +237,9 @@ def test_replay_and_discard_tell_what_became_of_the_rows(tmp_path: Path) -> None
     assert data["replayed"] == [
         {"table": "bronze.orders", "kind": "discard", "matched": 1, "unreadable": 0, "waiting": 0, "reasons": {}}
     ]
-    assert told(quarantine("discard", "orders", "--reason", "gone")) == ["Discarded 1 waiting row of bronze.orders"]
+    assert told(quarantine("discard", "orders", "--reason", "gone")) == ["Discarded 1 quarantined row of bronze.orders"]
     assert told(quarantine("discard", "orders", "--reason", "gone")) == [
-        "No waiting row of bronze.orders matches: nothing was done"
+        "No quarantined row of bronze.orders matches: nothing to do"
     ]
 
 

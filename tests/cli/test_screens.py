@@ -201,10 +201,10 @@ FAILED = replace(
     FIRST_RUN,
     status="failed",
     tables=tuple(replace(one, status="abandoned") for one in FIRST_RUN.tables[:2]),
-    error="ICE-601 bronze.payment_transactions was not published: check `amount is positive` fails for 3 rows\n"
+    error="ICE-601 bronze.payment_transactions was not published: check `amount is positive` failed for 3 rows\n"
     "  row:   transaction_id=115, amount=-21.99, status=completed\n"
     "  where: bronze.payment_transactions, bronze.py:60, run 20260101T000000-aaaaaa\n"
-    "  next:  look at the rows as the run staged them: ...",
+    "  next:  inspect the rows that the run staged: ...",
 )
 VERDICTS = [
     Verdict(table="bronze.payment_transactions", status="not compared", detail="--deep reads its files again"),

@@ -34,11 +34,11 @@ def test_spark_sql_is_the_text_of_a_partition() -> None:
     ("text", "says"),
     [
         ("day(ts)", "did you mean `days`"),
-        ("bucket(k)", "positive number first"),
-        ("bucket(0, k)", "positive number first"),
-        ("days(3, ts)", "takes a column only"),
-        ("days(ts", "no partition"),
-        ("a + b", "no partition"),
+        ("bucket(k)", "positive number as its first argument"),
+        ("bucket(0, k)", "positive number as its first argument"),
+        ("days(3, ts)", "takes only a column"),
+        ("days(ts", "neither a column nor a partition transform"),
+        ("a + b", "neither a column nor a partition transform"),
     ],
 )
 def test_a_wrong_transform_is_refused_with_the_right_one(text: str, says: str) -> None:

@@ -54,17 +54,17 @@ def test_a_stated_format_wins() -> None:
 @pytest.mark.parametrize(
     ("path", "options", "says"),
     [
-        ("a/*.txt", {}, "cannot be told"),
+        ("a/*.txt", {}, "cannot be inferred"),
         ("a/*.csv", {"format": "cvs"}, "did you mean `csv`"),
-        ("a/*.csv", {"new_columns": "keep"}, "none of ignore, fail"),
+        ("a/*.csv", {"new_columns": "keep"}, "is not one of ignore, fail"),
         ("a/*.csv", {"changed": "replaced"}, "did you mean `replace`"),
         ("a/*.csv", {"deleted": "withdrawn"}, "did you mean `withdraw`"),
-        ("a/{Month}.csv", {}, "cannot be a column"),
+        ("a/{Month}.csv", {}, "is not a valid column name"),
         ("a/{m}/{m}.csv", {}, "twice"),
-        ("a/{m.csv", {}, "cannot be read"),
+        ("a/{m.csv", {}, "cannot be parsed"),
         ("a/*.csv", {"header": True}, "has no option header"),
-        ("a/*.csv", {"sep": "||"}, "no single character"),
-        ("", {}, "no path"),
+        ("a/*.csv", {"sep": "||"}, "is not a single character"),
+        ("", {}, "is not a path"),
     ],
 )
 def test_wrong_options_are_refused_with_their_line(path: str, options: dict[str, Any], says: str) -> None:

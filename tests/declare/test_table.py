@@ -138,7 +138,7 @@ def test_names_that_are_not_schema_dot_table_are_refused(name: Any) -> None:
 
 @pytest.mark.parametrize("name", ["ops.runs", "bronze.orders__quarantine", "bronze.orders__changes"])
 def test_icefields_own_names_are_refused(name: str) -> None:
-    with pytest.raises(InvalidName, match="keeps for its own"):
+    with pytest.raises(InvalidName, match="is reserved for icefield's own tables"):
         table(name)
 
 
@@ -146,22 +146,22 @@ def test_icefields_own_names_are_refused(name: str) -> None:
     ("options", "says"),
     [
         ({"otherwise": "quarantined"}, "did you mean `quarantine`"),
-        ({"refresh": "full"}, "no refresh"),
-        ({"refresh": full}, "without the parentheses"),
-        ({"source": "landing/*.csv"}, "no source"),
-        ({"checks": ["id > 0"]}, "no check"),
+        ({"refresh": "full"}, "is not a valid refresh"),
+        ({"refresh": full}, "are the parentheses missing?"),
+        ({"source": "landing/*.csv"}, "is not a valid source"),
+        ({"checks": ["id > 0"]}, "is not a check"),
         ({"tags": "daily"}, "tags=['daily']"),
         ({"partitioned_by": "days(ts)"}, "partitioned_by=['days(ts)']"),
-        ({"inputs": ["a.b"]}, "no mapping"),
-        ({"inputs": {"x": 3}}, "neither a table's name"),
+        ({"inputs": ["a.b"]}, "is not a mapping"),
+        ({"inputs": {"x": 3}}, "which is not a table name, ref(), lookup(), source or declared function"),
         ({"columns": "id BIGNT"}, "BIGINT"),
         ({"partitioned_by": ["day(ts)"]}, "did you mean `days`"),
         ({"checks": [expect("same", "a > 0"), expect("same", "b > 0")]}, "two different checks"),
         ({"checks": [references("id", to="a.c", otherwise="quarantine")]}, "whole table"),
         ({"checks": [expect_table("n", "count(*) > 0", otherwise="drop")]}, "whole table"),
         ({"checks": [fresh_within("t", timedelta(1), otherwise="drop")]}, "whole table"),
-        ({"checks": [unique("id", otherwise="quarantine")]}, "first arrival"),
-        ({"checks": [unique("id")], "otherwise": "drop"}, "first arrival"),
+        ({"checks": [unique("id", otherwise="quarantine")]}, "the row that arrived first"),
+        ({"checks": [unique("id")], "otherwise": "drop"}, "the row that arrived first"),
     ],
 )
 def test_wrong_options_are_refused_with_line_and_remedy(options: dict[str, Any], says: str) -> None:
@@ -182,8 +182,8 @@ def test_unique_may_set_aside_where_the_order_of_arrival_is_known() -> None:
     ("function", "says"),
     [
         (lambda x: x, "lambda"),
-        (3, "no function"),
-        (dict, "cannot be read"),
+        (3, "is not a function"),
+        (dict, "cannot be inspected"),
     ],
 )
 def test_what_cannot_be_a_tables_function_is_refused(function: Any, says: str) -> None:
@@ -216,7 +216,7 @@ def test_a_setting_is_the_profiles_value_else_the_default() -> None:
 
 def test_a_setting_of_another_type_is_refused_with_its_line() -> None:
     with collecting(settings={"limit": "7", "flag": 1}):
-        with pytest.raises(InvalidSetting, match="is int") as refused:
+        with pytest.raises(InvalidSetting, match="has type int") as refused:
             setting("limit", 5)
         with pytest.raises(InvalidSetting):
             setting("flag", default=False)
@@ -224,5 +224,5 @@ def test_a_setting_of_another_type_is_refused_with_its_line() -> None:
 
 
 def test_wrong_options_inside_of_inputs_are_refused() -> None:
-    with pytest.raises(InvalidOption, match="neither"):
+    with pytest.raises(InvalidOption, match="which is not a table name"):
         table("a.b", inputs={"x": None})  # type: ignore[dict-item]

@@ -27,26 +27,26 @@ COUNTED = "orders.groupBy('customer').agg(F.count('*').alias('n'))"
 #: The error, what it says, how the table is declared, and its function.
 REFUSED: dict[str, tuple[type[Exception], str, dict[str, Any], str]] = {
     "rows that were computed already": (
-        PromiseBroken, "asks Spark for a result by localCheckpoint()", {"refresh": append()},
+        PromiseBroken, "calls the Spark action localCheckpoint()", {"refresh": append()},
         "orders.dropDuplicates(['id']).localCheckpoint()",
     ),
     "a result of Spark's": (
-        PromiseBroken, "asks Spark for a result by count()", {"refresh": by_key("id")},
+        PromiseBroken, "calls the Spark action count()", {"refresh": by_key("id")},
         "orders.withColumn('n', F.lit(orders.count()))",
     ),
     "a correlation": (
-        PromiseBroken, "asks Spark for a result by corr()", {"refresh": by_key("id")},
+        PromiseBroken, "calls the Spark action corr()", {"refresh": by_key("id")},
         "orders.withColumn('c', F.lit(orders.selectExpr('id a', '-id b').corr('a', 'b')))",
     ),
     "a count of another kind": (
-        PromiseBroken, "asks Spark for a result by rdd", {"refresh": by_key("id")},
+        PromiseBroken, "calls the Spark action rdd", {"refresh": by_key("id")},
         "orders.withColumn('n', F.lit(orders.rdd.getNumPartitions()))",
     ),
     "a clock": (
         NotExact, "current_timestamp()", {"refresh": append()}, "orders.withColumn('now', F.current_timestamp())",
     ),
     "a number of its own": (
-        NotExact, "make an id of the row's own values", {"refresh": by_key("id")},
+        NotExact, "derive the id from the row's values", {"refresh": by_key("id")},
         "orders.withColumn('u', F.monotonically_increasing_id())",
     ),
     "a uuid": (NotExact, "uuid()", {"refresh": by_key("id")}, "orders.withColumn('u', F.expr('uuid()'))"),
@@ -62,7 +62,7 @@ REFUSED: dict[str, tuple[type[Exception], str, dict[str, Any], str]] = {
         "orders.groupBy('customer').agg(F.sum(F.col('amount').cast('double')).alias('s'))",
     ),
     "a sum of texts": (
-        PromiseBroken, "adds up n, which is STRING", {"refresh": accumulate("customer", n="sum")},
+        PromiseBroken, "sums n, which is STRING", {"refresh": accumulate("customer", n="sum")},
         COUNTED + ".withColumn('n', F.col('n').cast('string'))",
     ),
     "a column that is no measure": (
@@ -75,26 +75,27 @@ REFUSED: dict[str, tuple[type[Exception], str, dict[str, Any], str]] = {
         COUNTED,
     ),
     "a column twice": (
-        BadFunction, "more than one column id", {"refresh": append()}, "orders.select('id', 'amount', 'ID')",
+        BadFunction, "more than one column named id", {"refresh": append()}, "orders.select('id', 'amount', 'ID')",
     ),
     "a dot in a name": (
-        InvalidName, "a dot leads into a struct", {"refresh": append()}, "orders.withColumnRenamed('id', 'a.id')",
+        InvalidName, "dots and backticks are not allowed in column names", {"refresh": append()},
+        "orders.withColumnRenamed('id', 'a.id')",
     ),
     "a collation": (
         ContractBroken, "UTF8_LCASE", {"refresh": append()},
         "orders.withColumn('c', F.collate('customer', 'UTF8_LCASE'))",
     ),
     "a struct as key": (
-        KeyUnknown, "a key is a plain value",
+        KeyUnknown, "keys must be plain values",
         {"refresh": by_key("k"), "inputs": {"orders": ref("bronze.orders", k="struct(id)")}},
         "orders.withColumn('k', F.struct('id'))",
     ),
     "a key of another type": (
-        KeyUnknown, "of type TIMESTAMP, but its function gives DATE", {"refresh": by_key(d="date_trunc('month', at)")},
+        KeyUnknown, "of type TIMESTAMP, but its function returns DATE", {"refresh": by_key(d="date_trunc('month', at)")},
         "orders.groupBy(F.to_date('at').alias('d')).count()",
     ),
     "a key that the input does not have": (
-        KeyUnknown, "do not tell", {"refresh": by_key("d")}, "orders.withColumn('d', F.to_date('at'))",
+        KeyUnknown, "cannot be determined for rows of its input bronze.orders", {"refresh": by_key("d")}, "orders.withColumn('d', F.to_date('at'))",
     ),
     "a key that the function does not return": (
         KeyUnknown, "does not return", {"refresh": by_key("id")}, "orders.drop('id')",
@@ -103,14 +104,14 @@ REFUSED: dict[str, tuple[type[Exception], str, dict[str, Any], str]] = {
         UnknownColumn, "which the table does not have", {"refresh": append(), "checks": [unique("idd")]}, "orders",
     ),
     "a check in another spelling": (
-        UnknownColumn, "which is `id` in the table", {"refresh": append(), "checks": [unique("ID")]}, "orders",
+        UnknownColumn, "but the table spells it `id`", {"refresh": append(), "checks": [unique("ID")]}, "orders",
     ),
     "a reference in another spelling": (
-        UnknownColumn, "which is `id` in the table",
+        UnknownColumn, "but the table spells it `id`",
         {"refresh": append(), "checks": [references("Id", to="bronze.orders")]}, "orders",
     ),
     "a volatile column in another spelling": (
-        UnknownColumn, "which is `now` in the table", {"refresh": append(), "volatile": ["Now"]},
+        UnknownColumn, "but the table spells it `now`", {"refresh": append(), "volatile": ["Now"]},
         "orders.withColumn('now', F.current_timestamp())",
     ),
     "a check that sets rows aside by the clock": (

@@ -162,8 +162,8 @@ def test_a_permuted_header_is_read_by_name_and_capitals_do_not_matter(taken: Tak
 
 def test_the_header_again_in_the_middle_is_set_aside_and_counted(taken: Taken) -> None:
     assert [line for line, *_ in taken.kept["repeated.csv"]] == [2, 4]
-    assert reasons(taken, "repeated.csv") == {3: "malformed: the header line again"}
-    assert reasons(taken, "only-repeated.csv") == {2: "malformed: the header line again"}
+    assert reasons(taken, "repeated.csv") == {3: "malformed: repeated header line"}
+    assert reasons(taken, "only-repeated.csv") == {2: "malformed: repeated header line"}
     assert (taken.files["repeated.csv"], taken.files["only-repeated.csv"]) == (3, 1)
 
 
@@ -370,14 +370,14 @@ SOURCE: Any = files("landing/*.csv", schema="id BIGINT, name STRING")
 @pytest.mark.parametrize(
     ("first_line", "told"),
     [
-        (b"id\n", "lacks columns: name"),
+        (b"id\n", "missing columns: name"),
         (b"id,name,more\n", "unknown columns: more"),
         (b"id,id,name\n", "twice: id"),
         (b"1,one\n", "unknown columns: 1, one"),
         (b"\n1,one\n", "first line is blank"),
         (b"id,na\xffme\n", "not UTF-8"),
         (b"id;name\n", "unknown columns: id;name"),
-        (b"x" * (2 << 20), "cannot be cut into names"),
+        (b"x" * (2 << 20), "cannot be split into column names"),
     ],
 )
 def test_a_wrong_header_is_told_with_the_file_and_the_names(tmp_path: Path, first_line: bytes, told: str) -> None:
@@ -545,5 +545,5 @@ def test_a_cell_that_is_no_value_of_a_nested_type_is_malformed(tmp_path: Path) -
     assert told == [(n, f"malformed: {wanted[3]}") for n, wanted in enumerate(CELLS) if wanted[3]]
     assert project.ask("SELECT id, place.x FROM bronze.json") == [(0, 1)]
     told = project.ask("SELECT line, reasons[1] FROM bronze.json__quarantine ORDER BY line")
-    no_object = "malformed: no JSON object"
+    no_object = "malformed: not a JSON object"
     assert told == [(2, f"malformed: {PLACE}"), (3, f"malformed: {PLACE}"), *((n, no_object) for n in (4, 5, 6))]

@@ -139,7 +139,7 @@ def test_offline_uses_the_cache_and_asks_no_one(mirror, settings):
 
 
 def test_offline_without_a_cache_says_what_to_do(mirror, settings):
-    with pytest.raises(JarError, match="not in the cache, and ICEFIELD_OFFLINE forbids"):
+    with pytest.raises(JarError, match="not in the cache, and ICEFIELD_OFFLINE prevents"):
         fetch(settings | {"ICEFIELD_OFFLINE": "1"})
     assert mirror.asked == []
 

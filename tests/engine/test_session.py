@@ -197,7 +197,7 @@ def test_a_heap_that_java_refuses_is_one_paragraph(tmp_path):
         """,
         first="",
     )
-    assert "ICE-503 Java ended with exit code 1" in answer
+    assert "ICE-503 Java exited with code 1" in answer
     assert "spark.driver.memory" in answer
     assert str(tmp_path / "spark.log") in answer
 

@@ -84,7 +84,7 @@ def build(*declare: Callable[[], object]) -> Graph:
 
 def test_a_source_is_not_refreshed_by_key() -> None:
     for refresh in (by_key("order_id"), accumulate("order_id", amount="sum")):
-        with refused(InvalidOption, "takes rows from a source"):
+        with refused(InvalidOption, "reads from a source"):
             build(lambda kind=refresh: table("s.a", source=SOURCE, refresh=kind)(reading("rows")))  # type: ignore[misc]
 
 
@@ -136,7 +136,7 @@ def test_an_unknown_input_is_offered_the_nearest_and_the_edit() -> None:
 
 
 def test_an_ambiguous_input_lists_the_tables_it_may_be() -> None:
-    with refused(UnknownInput, "any of a.x, b.x", 'inputs={"x": "a.x"}'):
+    with refused(UnknownInput, "is ambiguous: a.x, b.x", 'inputs={"x": "a.x"}'):
         build(
             lambda: table("a.x", source=SOURCE)(reading("rows")),
             lambda: table("b.x", source=SOURCE)(reading("rows")),
@@ -180,9 +180,9 @@ def test_two_tables_of_one_name_are_refused_with_both_lines() -> None:
 
 
 def test_two_sources_of_one_table_are_refused() -> None:
-    with refused(InvalidOption, "two sources"):
+    with refused(InvalidOption, "more than one source"):
         build(lambda: table("s.t", source=SOURCE, inputs={"more": SOURCE})(reading("rows", "more")))
-    with refused(InvalidOption, "source= and by inputs="):
+    with refused(InvalidOption, "by both source= and inputs="):
         build(lambda: table("s.t", source=SOURCE, inputs={"rows": SOURCE})(reading("rows")))
 
 

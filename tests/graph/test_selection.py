@@ -85,11 +85,11 @@ def test_exclude_is_taken_away_last(graph: Graph) -> None:
         ("+stg_aa+", "did you mean `stg.stg_a`"),
         ("tag:nigthly", "did you mean `nightly`"),
         ("gold.*", "matches no table"),
-        ("path:models", "uses `path:`"),
-        ("@mart.x+", "@ already takes"),
-        ("+", "names nothing"),
+        ("path:models", "uses the unknown method `path:`"),
+        ("@mart.x+", "@ already selects everything downstream"),
+        ("+", "is not valid"),
         (",", "is empty"),
-        ("tag:", "names nothing"),
+        ("tag:", "is not valid"),
     ],
 )
 def test_an_unknown_selector_is_an_error_with_suggestions(graph: Graph, selector: str, says: str) -> None:

@@ -51,7 +51,7 @@ def test_a_file_that_was_cut_is_named(lake: EmbeddedLake) -> None:
     assert named(lake) == [("a.one", data.name, f"it has 100 bytes instead of {length:,}")]
     manifest.write_bytes(b"Obj")
     [broken] = [told for _, name, told in named(lake) if name == manifest.name]
-    assert broken.startswith("it is no Avro file")
+    assert broken.startswith("it is not an Avro file")
 
 
 def test_metadata_that_is_gone_is_named_and_the_other_tables_are_looked_at(lake: EmbeddedLake) -> None:

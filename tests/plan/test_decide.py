@@ -110,13 +110,13 @@ def test_a_lookup_that_changed_rebuilds_who_reads_it() -> None:
 def test_files_that_changed_are_refused_taken_anew_or_left_as_the_author_said() -> None:
     arrivals = Arrivals(landed=(landed("a", 1),), changed=(landed("a", 1),), taken=(taken("a"),))
     b = state(GRAPH["t.b"])
-    with pytest.raises(FileChanged, match="a, taken in before"):
+    with pytest.raises(FileChanged, match="the content of a has changed since ingestion"):
         decide(GRAPH["t.b"], b, {}, arrivals, NOTHING)
     replacing, ignoring = graph("replace")["t.b"], graph("ignore")["t.b"]
     assert decide(replacing, state(replacing), {}, arrivals, NOTHING).reason == "a corrected"
     assert decide(ignoring, state(ignoring), {}, arrivals, NOTHING).action == "none"
     assert decide(ignoring, state(ignoring), {}, replace(arrivals, new=(landed("b"),)), NOTHING).reason == "b arrived"
-    with pytest.raises(FileChanged, match="other content"):
+    with pytest.raises(FileChanged, match="the content of a has changed since ingestion"):
         decide(ignoring, state(ignoring), {}, arrivals, Wishes(full_refresh=True))
 
 
@@ -124,7 +124,7 @@ def test_a_rebuild_without_a_file_that_was_taken_is_refused() -> None:
     gone = Arrivals(missing=(taken("a"),), taken=(taken("a"),))
     b = state(GRAPH["t.b"])
     assert decide(GRAPH["t.b"], b, {}, gone, NOTHING).action == "none"
-    with pytest.raises(FileMissing, match="a, once taken in"):
+    with pytest.raises(FileMissing, match="a, ingested earlier, cannot be found"):
         decide(GRAPH["t.b"], b, {}, gone, Wishes(full_refresh=True))
 
 
@@ -147,13 +147,13 @@ def test_the_rows_of_a_file_that_is_gone_are_withdrawn_by_a_rebuild() -> None:
     both = replace(gone, landed=(landed("b", 1),), changed=(landed("b", 1),))
     old = state(node, fingerprint="old")
     assert decide(node, state(node), {}, gone, NOTHING).action == "rebuild"
-    assert decide(node, state(node), {}, gone, NOTHING).reason == "1 file gone: a"
-    assert decide(node, state(node), {}, both, NOTHING).reason == "b corrected; 1 file gone: a"
-    assert decide(node, old, {}, gone, NOTHING).reason == "its code changed; 1 file gone: a"
+    assert decide(node, state(node), {}, gone, NOTHING).reason == "1 file removed: a"
+    assert decide(node, state(node), {}, both, NOTHING).reason == "b corrected; 1 file removed: a"
+    assert decide(node, old, {}, gone, NOTHING).reason == "its code changed; 1 file removed: a"
     many = replace(gone, gone=tuple(taken(name) for name in "cdefg"))
-    assert decide(node, state(node), {}, many, NOTHING).reason == "5 files gone"
+    assert decide(node, state(node), {}, many, NOTHING).reason == "5 files removed"
     ignoring = graph("ignore")["t.b"]
-    with pytest.raises(FileChanged, match="b has other content"):
+    with pytest.raises(FileChanged, match="the content of b has changed since ingestion"):
         decide(ignoring, state(ignoring), {}, both, NOTHING)
 
 
@@ -173,7 +173,7 @@ def test_a_table_read_in_full_loses_no_row_with_a_file_unless_that_is_said() -> 
     with pytest.raises(FileMissing, match="c arrived"):
         decide(node, state(node), {}, Arrivals(missing=(taken("a"),), new=(landed("c"),), **known), NOTHING)
     step = decide(node, state(node), {}, Arrivals(gone=(taken("a"),), **known), NOTHING)
-    assert (step.action, step.reason) == ("refresh", "1 file gone: a")
+    assert (step.action, step.reason) == ("refresh", "1 file removed: a")
 
 
 def test_a_replay_without_its_files_is_not_told_to_accept_anything() -> None:
@@ -181,16 +181,16 @@ def test_a_replay_without_its_files_is_not_told_to_accept_anything() -> None:
     other = Arrivals(landed=(landed("a", 1),), changed=(landed("a", 1),), taken=(taken("a"),))
     ignoring = graph("ignore")["t.b"]
     wishes = Wishes(replay=frozenset({"t.b"}))
-    with pytest.raises(FileMissing, match="bring the files back, and try again") as missing:
+    with pytest.raises(FileMissing, match="restore the files, and try again") as missing:
         decide(GRAPH["t.b"], state(GRAPH["t.b"]), {}, gone, wishes)
-    with pytest.raises(FileChanged, match="bring the old content back, and try again") as changed:
+    with pytest.raises(FileChanged, match="restore the old content, and try again") as changed:
         decide(ignoring, state(ignoring), {}, other, wishes)
     assert "--accept" not in f"{missing.value} {changed.value}"
 
 
 def test_touched_files_are_only_noted() -> None:
     step = decide(GRAPH["t.b"], state(GRAPH["t.b"]), {}, Arrivals(touched=(landed("a", 1),)), NOTHING)
-    assert (step.action, step.reason) == ("note", "a touched, content equal")
+    assert (step.action, step.reason) == ("note", "a touched, content unchanged")
 
 
 def test_what_a_plan_reads_is_estimated_from_files_and_inputs() -> None:
@@ -217,7 +217,9 @@ def test_changes_that_are_told_are_followed_from_where_the_table_stands() -> Non
     assert not step.ranges["t.s"].changed
     assert followed(5, 5).action == "none"
     assert followed(3, 5, changes=3).action == "update"
-    assert followed(3, 5, changes=4).reason == "what t.y changed since is no longer told"
+    assert (
+        followed(3, 5, changes=4).reason == "the changelog of t.y no longer covers the changes since it was last read"
+    )
     assert followed(3, 5, version=Version(epoch=2, number=5, snapshot=5)).reason == "t.y was rebuilt"
 
 
@@ -231,7 +233,7 @@ def test_a_table_that_someone_else_changed_is_made_right_or_accepted() -> None:
     b = state(GRAPH["t.b"])
     odd = state(GRAPH["t.s"], inputs={"t.b": b.version}, meddled=True)
     step = decide(GRAPH["t.s"], odd, {"t.b": b}, None, NOTHING)
-    assert (step.action, step.reason) == ("rebuild", "someone else changed its rows")
+    assert (step.action, step.reason) == ("rebuild", "its rows were changed outside icefield")
     accepted = decide(GRAPH["t.s"], odd, {"t.b": b}, None, Wishes(accept=frozenset({"t.s"})))
     assert accepted.action == "note"
 

@@ -88,12 +88,12 @@ def test_without_profiles_the_lake_is_a_folder_of_the_project(write: Write) -> N
         ("[projet]\nname='x'", "did you mean `project`"),
         ("[project]\ntabels=['a.py']", "did you mean `tables`"),
         ("[profile.local]\nlke='x'", "did you mean `lake`"),
-        ("[project]\nname=3", "no text"),
-        ("[project]\ntables=3", "no list of files"),
-        ("[project]\nname='x", "no TOML"),
-        ("profile=3", "no section"),
+        ("[project]\nname=3", "is not a string"),
+        ("[project]\ntables=3", "is not a list of files"),
+        ("[project]\nname='x", "is not valid TOML"),
+        ("profile=3", "is not a section"),
         ("[profile.local]\nlake='${env:ICEFIELD_TEST_NOT_SET}'", "export ICEFIELD_TEST_NOT_SET"),
-        ("[profile.local.spark]\na=[1]", "no text"),
+        ("[profile.local.spark]\na=[1]", "write a string, a number, true or false"),
     ],
 )
 def test_what_it_does_not_know_is_refused(write: Write, text: str, says: str) -> None:

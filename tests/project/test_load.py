@@ -114,9 +114,9 @@ def one_table(body: str) -> str:
         ("def f(:", ImportFailed, "t.py:3", "invalid syntax"),
         ("import no_such_module_of_mine", ImportFailed, "t.py:3", "install no_such_module_of_mine"),
         ("raise SystemExit(3)", ImportFailed, "t.py:3", "SystemExit: 3"),
-        ("\ntable('a.b')", InvalidFunction, "t.py:4", "applied to no function"),
+        ("\ntable('a.b')", InvalidFunction, "t.py:4", "is not applied to a function"),
         ("table('a.b')(lambda x: x)", InvalidFunction, "t.py:3", "lambda"),
-        ("@table('a.b')\ndef b(nothing): ...", UnknownInput, "t.py:3", "no table"),
+        ("@table('a.b')\ndef b(nothing): ...", UnknownInput, "t.py:3", "is not a table in this project"),
         ("@table('a.b', inputs={'c': 'a.b'})\ndef b(c): ...", CyclicTables, "t.py:3", "reads itself"),
         (
             "@table('a.b')\ndef b(c): ...\n@table('a.c')\ndef c(b): ...",
@@ -170,7 +170,7 @@ def test_a_spark_column_at_module_level_is_explained(write: Write) -> None:
     said = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=False).stderr
     assert "ColumnAtLoad" in said
     assert "where: t.py:3" in said
-    assert "inside of a function" in said
+    assert "inside a function" in said
 
 
 def test_a_udf_with_its_type_as_text_at_module_level_is_told_with_the_ways_out(write: Write) -> None:
@@ -179,7 +179,7 @@ def test_a_udf_with_its_type_as_text_at_module_level_is_told_with_the_ways_out(w
     code = "import sys; from icefield.project import open_project; open_project(sys.argv[1])"
     said = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=False).stderr
     told = said[said.rindex("ICE-111") :]
-    assert "a UDF whose type is given as text needs a Spark session" in told
+    assert "a UDF whose type is given as a string needs a Spark session" in told
     assert "where: t.py:5" in told
     assert "@F.udf(IntegerType())" in told
 

@@ -148,7 +148,7 @@ def test_a_failed_run_is_read_by_its_branch_only(lake: EmbeddedLake) -> None:
 def test_what_cannot_be_meant_is_said_with_what_could(lake: EmbeddedLake) -> None:
     with pytest.raises(UnknownRun, match="several runs start with"):
         values(lake, as_of="202601")
-    with pytest.raises(UnknownRun, match="neither a run of this lake nor a time"):
+    with pytest.raises(UnknownRun, match="neither a run in this lake nor a time"):
         values(lake, as_of="yesterday")
     with pytest.raises(NothingPublished, match=FIRST):
         values(lake, as_of="1999-01-01")
@@ -272,8 +272,8 @@ def test_show_tables_lists_the_tables_of_the_lake(reader: Reader, query: str) ->
         ("SELECT * FROM gold.totls", NoSuchTable, ["`gold.totls`", "did you mean `gold.totals`"]),
         ("SELECT * FROM golf.totals", NoSuchTable, ["`golf.totals`", "did you mean `gold.totals`"]),
         ("SELECT * FROM ops.table", NoSuchTable, ["did you mean `ops.tables`"]),
-        ("SELECT valeu FROM gold.totals", QueryFailed, ['"value"', "at `valeu", "speaks DuckDB"]),
-        ("SELCT 1", QueryFailed, ["line 1", "speaks DuckDB"]),
+        ("SELECT valeu FROM gold.totals", QueryFailed, ['"value"', "at `valeu", "uses DuckDB's SQL dialect"]),
+        ("SELCT 1", QueryFailed, ["line 1", "uses DuckDB's SQL dialect"]),
         ("SELECT CAST('x' AS INT)", QueryFailed, ["Could not convert"]),
     ],
 )

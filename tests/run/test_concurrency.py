@@ -138,7 +138,7 @@ def test_a_run_whose_check_looked_at_a_table_that_changed_meanwhile_is_planned_a
     ended = slow.end()
     assert ended.result["status"] == "failed", ended.output
     assert (
-        "bronze.right was not published: check `id is in bronze.left` fails for 1 row, such as 2"
+        "bronze.right was not published: check `id is in bronze.left` failed for 1 row, such as 2"
         in ended.result["error"]
     )
     assert "bronze.right" not in project.lake.pointers()

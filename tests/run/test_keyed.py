@@ -267,7 +267,7 @@ def test_a_lookup_is_carried_by_rows_of_one_input(tmp_path: Path) -> None:
     assert refused(tmp_path / "one", CARRIED) is None, "days have both"
     both = CARRIED.replace('on=["id", "by"]', 'on=["customer", "day"]').replace('.alias("by")', '.alias("customer")')
     both = both.replace('{"days": "bronze.days",', '{"days": "silver.days",').replace('"by"', '"day"') + SILVER_DAYS
-    assert "one input with the key must have all of them" in str(refused(tmp_path / "two", both))
+    assert "one keyed input must have all these columns" in str(refused(tmp_path / "two", both))
 
 
 SILVER_DAYS = """
@@ -365,7 +365,7 @@ def test_verify_shows_rows_that_someone_changed_and_the_next_run_mends_them(tmp_
     assert verdict.examples[0][1]["id"] == 1
     assert len(catalogs(project, RECORDER)) == 1, "three times under one name: Spark forgets none"
     told = outcome(project.run(), "silver.latest")
-    assert (told.action, told.reason) == ("rebuild", "someone else changed its rows")
+    assert (told.action, told.reason) == ("rebuild", "its rows were changed outside icefield")
     require_exact(project, "silver.latest", "gold.largest")
 
 
@@ -393,7 +393,7 @@ def test_columns_that_someone_else_changed_are_noticed_although_no_snapshot_tell
         (verdict,) = Lake(project.root).verify("silver.latest", deep=deep)
         assert (verdict.status, verdict.missing, verdict.too_many) == ("differs", 2, 2)
     told = outcome(project.run(), "silver.latest")
-    assert (told.action, told.reason) == ("rebuild", "someone else changed its rows")
+    assert (told.action, told.reason) == ("rebuild", "its rows were changed outside icefield")
     assert sorted(project.ask("SELECT * FROM silver.latest")) == right
     require_exact(project, "silver.latest", "gold.largest")
 

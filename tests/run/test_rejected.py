@@ -71,7 +71,7 @@ def test_a_check_may_fail_for_some_rows(tmp_path: Path) -> None:
     assert told["customer is unique"][:2] == ("passed", 1)
     project.land("2.csv", [order(6, "dan", "8.00"), order(7, "ann"), order(8, "eve")])
     result = project.run()
-    assert "check `amounts are small` fails for 1 row, at most 30% may fail" in result.error
+    assert "check `amounts are small` failed for 1 row, at most 30% may fail" in result.error
     assert "row:   id=6, customer=dan, amount=8.00" in result.error
     assert "customer is unique" not in result.error, "a warning stops nothing"
 

@@ -159,7 +159,7 @@ def test_rows_wait_again_where_a_decision_no_longer_fits_the_columns(
     decided = project.everything()
     project.declare(other)
     result = project.run(full_refresh=True)
-    assert "repair 1 no longer fits its columns, and its rows wait" in result.tables[0].reason
+    assert "repair 1 no longer matches the columns; its rows stay in quarantine" in result.tables[0].reason
     assert (ids(project), waiting(project)) == ([1], [(0, 3)])
     project.declare(BRONZE)
     assert "repair" not in project.run(full_refresh=True).tables[0].reason

@@ -92,7 +92,10 @@ def test_where_someone_dropped_what_was_kept_who_is_behind_is_built_again(projec
         project.land("4.csv", [order(2, "ann", "5.00")])
     first = project.run(select=select)
     if select != "orders latest":
-        assert action(first) == ("rebuild", "what silver.latest changed since is no longer told")
+        assert action(first) == (
+            "rebuild",
+            "the changelog of silver.latest no longer covers the changes since it was last read",
+        )
     project.run()
     require_exact(project, "silver.latest", "gold.spent")
 

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 #: Every command and what it is for. Each is a module of this package with a `register(app)`: a new one is a new module
 #: and a line here.
 COMMANDS: Mapping[str, str] = {
-    "init": "Make a small commented project, or a copy of a reference project with its generator.",
-    "ls": "List the declared tables, what they read, and how they stand in the lake.",
-    "plan": "Show what a run would do now, and why, and what it would refuse. Nothing is started or changed.",
-    "run": "Take in what has arrived, refresh what it touches, check it, and publish all of it at once, or nothing.",
-    "check": "Evaluate the checks over the published lake. Nothing is changed; Spark is started.",
-    "verify": "Recompute tables aside and compare them with the lake, row for row. Nothing is changed; Spark starts.",
-    "sql": "Query one consistent version of the lake, in DuckDB's SQL. No JVM is started.",
-    "table": "One table: what it is, and how it came to be.",
-    "quarantine": "Rows that failed a check and wait, with their reasons.",
-    "lake": "The lake's folder itself: mend one that was moved.",
-    "doctor": "Look at Java, jars, disk, project, the lake's files and open runs; say what to do about what is wrong.",
+    "init": "Create a small commented project, or a copy of a reference project with its data generator.",
+    "ls": "List the declared tables with their inputs and their state in the lake.",
+    "plan": "Show what a run would do and why, and what it would refuse. Does not start Spark or change anything.",
+    "run": "Ingest new files, refresh the affected tables, check them, and publish everything atomically, or nothing.",
+    "check": "Evaluate the checks on the published lake. Starts Spark; changes nothing.",
+    "verify": "Recompute tables separately and compare them with the lake row by row. Starts Spark; changes nothing.",
+    "sql": "Query one consistent version of the lake in DuckDB's SQL dialect. Does not start a JVM.",
+    "table": "Show one table: its declaration, columns and history.",
+    "quarantine": "Show, replay or discard rejected rows.",
+    "lake": "Maintain the lake's folder: fix the paths after it was moved.",
+    "doctor": "Check Java, jars, disk, project, the lake's files and open runs, and say how to fix problems.",
 }
 
 
@@ -34,8 +34,8 @@ def build_app(arguments: Sequence[str] | None = None) -> typer.Typer:
     """The app for these arguments: the called command alone, or, where none is called, the list of all; None: all."""
     app = typer.Typer(
         name="icefield",
-        help="A lakehouse in one Python package: declared tables over Spark and Iceberg; every run is a transaction.",
-        epilog="Exit codes: 0 fine, 1 something failed, 2 could not run. ICEFIELD_DEBUG=1 shows tracebacks.",
+        help="A lakehouse in one Python package: declarative tables on Spark and Iceberg; every run is a transaction.",
+        epilog="Exit codes: 0 success, 1 something failed, 2 could not run. ICEFIELD_DEBUG=1 shows tracebacks.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

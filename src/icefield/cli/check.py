@@ -40,7 +40,7 @@ def check(
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Evaluate the checks over the published lake. Nothing is changed; Spark is started."""
+    """Evaluate the checks on the published lake. Starts Spark; changes nothing."""
     opened = open_project(project, profile)
     selection = selected(opened, words(select), words(exclude))
     results = check_project(opened, selection, lambda table: output.note(f"checking {table}"))
@@ -57,7 +57,7 @@ def _show(results: list[CheckResult]) -> None:
         output.table(_COLUMNS, [(r.table, r.check, r.status, Count(r.failed_rows), r.detail) for r in bad])
     passed = len(results) - len(bad)
     output.line(
-        f"{plural(len(results), 'check')}: {passed} passed, {len(bad)} did not" if bad else _all_passed(results)
+        f"{plural(len(results), 'check')}: {passed} passed, {len(bad)} did not pass" if bad else _all_passed(results)
     )
 
 

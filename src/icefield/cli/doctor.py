@@ -28,13 +28,13 @@ def register(app: typer.Typer) -> None:
 def doctor(
     *,
     clear: Annotated[
-        str | None, typer.Option("--clear", metavar="RUN", help="Clear this run by force: it can no longer publish.")
+        str | None, typer.Option("--clear", metavar="RUN", help="Clear this run by force; it can no longer publish.")
     ] = None,
     as_json: Json = False,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Look at Java, jars, disk, project, the lake's files and open runs; say what to do about what is wrong."""
+    """Check Java, jars, disk, project, the lake's files and open runs, and say how to fix problems."""
     if clear is not None:
         return _clear(lake_at(project, profile), clear)
     findings = [*examine_machine(), *_project_findings(project, profile)]
@@ -50,7 +50,13 @@ def _project_findings(path: Path, profile: str | None) -> list[Finding]:
     try:
         lake = lake_at(path, profile)
     except NoProject:
-        return [Finding(what="project", status="ok", told="none here; -p DIR names one, icefield init DIR makes one")]
+        return [
+            Finding(
+                what="project",
+                status="ok",
+                told="none here; use -p DIR to point to one, or icefield init DIR to create one",
+            )
+        ]
     except ProjectError as error:
         return [Finding(what="project", status="failure", told=error.what, remedy=error.remedy)]
     return [examine_project(path, profile), *examine_lake(lake)]
@@ -70,7 +76,7 @@ def _clear(lake: EmbeddedLake, run: str) -> int:
             remedy=f"open runs: {', '.join(sorted(branches)) or 'none'}",
         )
     if lake.clear(branches[found[0]], found[0], died=True):
-        output.line(f"Run {found[0]} was cleared: it can no longer publish, and its files are gone")
+        output.line(f"Run {found[0]} was cleared: it can no longer publish, and its files were removed")
     else:
-        output.line(f"Run {found[0]} ended by itself meanwhile")
+        output.line(f"Run {found[0]} has ended on its own in the meantime")
     return 0

@@ -37,9 +37,9 @@ def init(
         str | None, typer.Option("--from", metavar="NAME", help="Copy a reference project, such as ecommerce.")
     ] = None,
 ) -> None:
-    """Make a small commented project, or a copy of a reference project with its generator."""
+    """Create a small commented project, or a copy of a reference project with its data generator."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise FolderInUse(f"{directory} is not empty", remedy="name a new folder: icefield init DIR")
+        raise FolderInUse(f"{directory} is not empty", remedy="choose a new folder: icefield init DIR")
     if reference is None:
         with output.writing(directory):
             _copy_starter(directory)
@@ -50,7 +50,7 @@ def init(
             shutil.copytree(project, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
         steps = [f"{_python()} generate.py --out landing --rows 38000 --days 9", "icefield run"]
     here = directory.resolve() == Path.cwd()
-    output.line(f"A project is {'here' if here else f'in {directory}'}. Next:")
+    output.line(f"Created a project {'here' if here else f'in {directory}'}. Next:")
     for step in ([] if here else [f"cd {shlex.quote(str(directory))}"]) + steps:
         output.line(f"  {step}")
 

@@ -14,13 +14,13 @@ from icefield.words import plural
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="The lake's folder itself: mend one that was moved.", no_args_is_help=True)
+    group = typer.Typer(help="Maintain the lake's folder: fix the paths after it was moved.", no_args_is_help=True)
     group.command("relocate")(guarded(relocate_lake))
     app.add_typer(group, name="lake")
 
 
 def relocate_lake(*, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
-    """Mend a lake whose folder was moved or copied: its tables name their files by full path."""
+    """Fix a lake whose folder was moved or copied: its tables refer to files by absolute path."""
     lake = lake_at(project, profile)
     if not lake.exists:
         raise NoLake(lake.root)
@@ -28,6 +28,6 @@ def relocate_lake(*, as_json: Json = False, project: ProjectDir = HERE, profile:
     if as_json:
         output.json({"tables": tables, "lake": str(lake.root)})
     elif tables:
-        output.line(f"{plural(tables, 'table')} now name their files under {lake.root}")
+        output.line(f"Updated the paths of {plural(tables, 'table')} to {lake.root}")
     else:
-        output.line("The lake is where it was made: nothing to do")
+        output.line("The lake was not moved: nothing to do")

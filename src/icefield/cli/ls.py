@@ -47,13 +47,13 @@ def ls(
     *,
     as_json: Json = False,
     svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Draw the graph into a file; - is stdout.")
+        Path | None, typer.Option("--svg", metavar="FILE", help="Write the graph to a file as SVG; - is stdout.")
     ] = None,
     exclude: Exclude = None,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> None:
-    """List the declared tables, what they read, and how they stand in the lake."""
+    """List the declared tables with their inputs and their state in the lake."""
     opened = open_project(project, profile)
     chosen = select(opened.graph, words(selector), exclude=words(exclude))
     if svg is not None:

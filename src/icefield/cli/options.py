@@ -7,29 +7,27 @@ from typing import Annotated
 
 import typer
 
-SELECTORS = "Only these: name, +name, name+, tag:x, gold.*"
+SELECTORS = "Only these tables: name, +name, name+, tag:x, gold.*"
 ProjectDir = Annotated[
-    Path, typer.Option("-p", "--project", metavar="DIR", help="The project's folder, or one inside it.")
+    Path, typer.Option("-p", "--project", metavar="DIR", help="The project's folder, or a folder inside it.")
 ]
-ProfileName = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="The profile of icefield.toml.")]
+ProfileName = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="The profile in icefield.toml.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Select = Annotated[
     list[str] | None,
     typer.Option("-s", "--select", metavar="SELECTOR", help=SELECTORS),
 ]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="SELECTOR", help="Not these.")]
-FullRefresh = Annotated[bool, typer.Option("--full-refresh", help="Compute the tables again from everything.")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="SELECTOR", help="Exclude these tables.")]
+FullRefresh = Annotated[bool, typer.Option("--full-refresh", help="Recompute the tables from all of their inputs.")]
 Accept = Annotated[
     list[str] | None,
     typer.Option(
         "--accept",
         metavar="TABLE",
-        help="Take new code, new checks or foreign rows without a rebuild.",
+        help="Accept new code, new checks or rows changed outside icefield without a rebuild.",
     ),
 ]
-AsOf = Annotated[
-    str | None, typer.Option("--as-of", metavar="RUN|TIME", help="The lake as a run left it, or as it was at a time.")
-]
+AsOf = Annotated[str | None, typer.Option("--as-of", metavar="RUN|TIME", help="The lake as of a run or a time.")]
 
 HERE = Path()
 

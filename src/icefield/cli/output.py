@@ -96,7 +96,7 @@ def error(problem: BaseException) -> None:
     if isinstance(problem, IcefieldError):
         return failure(str(problem))
     told = f"{type(problem).__name__}: {problem}".strip()
-    failure(f"unexpected: {told}\n  next:  see where it came from with ICEFIELD_DEBUG=1; the lake is as it was")
+    failure(f"unexpected: {told}\n  next:  set ICEFIELD_DEBUG=1 to see the traceback; the lake is unchanged")
     return None
 
 

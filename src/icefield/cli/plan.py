@@ -47,7 +47,7 @@ def plan(
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Show what a run would do now, and why, and what it would refuse. Nothing is started or changed."""
+    """Show what a run would do and why, and what it would refuse. Does not start Spark or change anything."""
     opened = open_project(project, profile)
     lake = lake_of(opened)
     states = lake.states()
@@ -78,10 +78,10 @@ def plan(
 def nothing_new(found: Plan) -> str:
     """The sentence for a plan without work; tables that cannot be built yet are named."""
     if not found.steps:
-        return "Nothing selected: no table is left of the selection"
-    waiting = [step for step in found.steps if step.reason.startswith("waits")]
+        return "Nothing selected: no table matches the selection"
+    waiting = [step for step in found.steps if step.reason.startswith("waiting")]
     told = f"Nothing new: {plural(len(found.steps) - len(waiting), 'table')} up to date"
-    return told + "".join(f"; {step.table} {step.reason}" for step in waiting)
+    return told + "".join(f"; {step.table} is {step.reason}" for step in waiting)
 
 
 def refresh_of(node: Node, state: TableState | None) -> str:
@@ -139,7 +139,7 @@ def _reads(step: Step) -> str:
     if step.action in ("none", "refused"):
         return ""
     if not step.known:
-        return "decided at run"
+        return "decided when run"
     arrived = step.arrivals
     if arrived is not None:
         whole = step.action in ("build", "rebuild", "refresh")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PHASES = {
     "plan": "planning",
     "start": "starting Spark",
-    "fetch": "fetching Iceberg's jars, this once",
+    "fetch": "downloading Iceberg's jars (first run only)",
     "stage": "staging",
     "audit": "checking across tables",
     "publish": "publishing",
@@ -87,7 +87,7 @@ def _tell(event: Event) -> None:
             tried = "" if event.action == "none" else f"{event.action}  "
             output.note(f"{clock} {event.table}  {tried}{DONE[event.status]}")
         case RunOvertaken():
-            output.note(f"{clock} overtaken on {few(event.tables)}; planning again")
+            output.note(f"{clock} another run published {few(event.tables)} first; planning again")
         case RunBeside():
             _tell_of(event)
         case TableStarted():
@@ -97,8 +97,8 @@ def _tell(event: Event) -> None:
 def _tell_of(other: RunBeside) -> None:
     since = time.strftime("%H:%M:%S", time.localtime(other.started_ms / 1000))
     output.note(
-        f"another run ({other.run}, since {since}, pid {other.pid}) is at work on this lake;"
-        " whoever publishes first wins, the other is planned again"
+        f"another run ({other.run}, since {since}, pid {other.pid}) is working on this lake;"
+        " the first to publish wins, the other plans again"
     )
 
 

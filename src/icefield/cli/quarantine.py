@@ -27,7 +27,7 @@ _ROWS = Column(name="rows", right=True)
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Rows that failed a check and wait, with their reasons.", no_args_is_help=True)
+    group = typer.Typer(help="Show, replay or discard rejected rows.", no_args_is_help=True)
     group.command("ls")(guarded(ls))
     group.command("show")(guarded(show))
     group.command("replay")(guarded(repair.replay))
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(*, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
-    """How many rows wait in quarantine, of which tables, and why."""
+    """List the number of quarantined rows by table and reason."""
     with open_reader(lake_at(project, profile)) as reader:
         waiting = [_waiting(reader, name) for name in reader.pins if name.endswith(SUFFIX)]
     if as_json:
@@ -53,17 +53,18 @@ def show(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The table whose rejected rows to show.")],
     *,
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Only rows with a reason that holds this text.")
+        str | None, typer.Option("--reason", metavar="TEXT", help="Only rows with a reason that contains this text.")
     ] = None,
     where: Annotated[
-        str, typer.Option("--where", metavar="SQL", help="Only these rows: DuckDB's SQL over the quarantine's columns.")
+        str,
+        typer.Option("--where", metavar="SQL", help="Only rows that match: DuckDB SQL over the quarantine's columns."),
     ] = "true",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 20,
     as_json: Json = False,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> None:
-    """Rejected rows of a table: the reasons, the file and line they came from, and their text as it arrived."""
+    """Show the rejected rows of a table: reasons, source file and line, and the original text."""
     with open_reader(lake_at(project, profile)) as reader:
         name = _find(reader, table)
         chosen = f"({where}) AND {_has_reason(reader, name, reason)}"
@@ -99,8 +100,8 @@ def _find(reader: Reader, table: str) -> str:
     wanted = table.removesuffix(SUFFIX)
     found = [name for name in names if wanted in (name, name.partition(".")[2])]
     if len(found) != 1:
-        told = f"`{table}` may mean any of {', '.join(found)}" if found else f"`{table}` has no quarantine"
-        raise NoSuchTable(told, remedy=did_you_mean(table, names, all_of_them="tables with one"))
+        told = f"`{table}` is ambiguous: {', '.join(found)}" if found else f"`{table}` has no quarantine"
+        raise NoSuchTable(told, remedy=did_you_mean(table, names, all_of_them="tables with a quarantine"))
     return found[0] + SUFFIX
 
 

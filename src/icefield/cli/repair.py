@@ -19,9 +19,9 @@ from icefield.project import Project, open_project
 from icefield.run.order import Order
 from icefield.run.runner import run_project
 
-Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table whose quarantine it is about.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would become of the rows.")]
-WHERE = "Which waiting rows: Spark SQL over the table's columns, `reasons` and `line`"
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table whose quarantined rows to process.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen to the rows, without publishing.")]
+WHERE = "Which quarantined rows: Spark SQL over the table's columns, `reasons` and `line`"
 
 
 def replay(
@@ -30,21 +30,21 @@ def replay(
     where: Annotated[str, typer.Option("--where", metavar="SQL", help=f"{WHERE}; only with --set.")] = "true",
     assign: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="COLUMN=SQL", help='A repair, such as "amount = abs(amount)"; may be repeated.'),
+        typer.Option("--set", metavar="COLUMN=SQL", help='A repair, such as "amount = abs(amount)"; can be repeated.'),
     ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Apply today's checks to rows that wait now, repaired if you say how; those that pass move into the table."""
+    """Apply the current checks to quarantined rows, repaired by --set; rows that pass move into the table."""
     opened = open_project(project, profile)
     name = _table(opened, table)
     repairs: tuple[Repair, ...] = ()
     if not assign and where != "true":
         raise WrongUsage(
-            "--where chooses the rows that --set repairs, and there is no --set",
-            remedy="say what to set, or leave --where out: without a repair all waiting rows are checked again",
+            "--where selects the rows to repair, but --set is missing",
+            remedy="add --set, or omit --where: without a repair, all quarantined rows are checked again",
         )
     if assign:
         pairs = tuple(_assignment(text) for text in assign)
@@ -55,18 +55,18 @@ def replay(
 def discard(
     table: Table,
     *,
-    reason: Annotated[str, typer.Option("--reason", help="Why they may be let go; it is kept with the decision.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why they are discarded; stored with the decision.")],
     where: Annotated[str, typer.Option("--where", metavar="SQL", help=f"{WHERE}.")] = "true",
     dry_run: DryRun = False,
     as_json: Json = False,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Let rows that wait now go for good; the decision is remembered, and rebuilds decide the same about them."""
+    """Discard quarantined rows permanently; the decision is recorded and applied again by rebuilds."""
     if not reason.strip():
         raise WrongUsage(
-            "--reason is empty, and rows are not let go without a reason",
-            remedy='say why in a few words, for whoever looks for the rows later: --reason "test data of the till"',
+            "--reason is empty, but rows cannot be discarded without a reason",
+            remedy='explain why, for anyone who looks for the rows later: --reason "test data from the till"',
         )
     opened = open_project(project, profile)
     name = _table(opened, table)
@@ -91,7 +91,9 @@ def _run(
 def _table(project: Project, name: str) -> str:
     found = select(project.graph, name.removesuffix("__quarantine"))
     if len(found) != 1:
-        raise NoSuchTable(f"`{name}` means {len(found)} tables", remedy="name one table: icefield quarantine ls")
+        raise NoSuchTable(
+            f"`{name}` matches {len(found)} tables", remedy="name one table; icefield quarantine ls lists them"
+        )
     return found[0]
 
 
@@ -99,6 +101,6 @@ def _assignment(text: str) -> tuple[str, str]:
     column, equals, value = text.partition("=")
     if not equals or not column.strip() or not value.strip():
         raise WrongUsage(
-            f"`--set {text}` is no assignment", remedy='write a column, = and Spark SQL: --set "amount = abs(amount)"'
+            f"`--set {text}` is not an assignment", remedy='write COLUMN = SQL: --set "amount = abs(amount)"'
         )
     return column.strip(), value.strip()

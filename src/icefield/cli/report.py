@@ -40,8 +40,8 @@ def show(result: RunResult, project: Project, same: str) -> None:
     output.line()
     output.line(f"time   {', '.join(f'{phase} {seconds(spent)}' for phase, spent in result.phases.items())}")
     if (moved := result.traffic) is not None:
-        of_all = f" (all tables had {size(moved.stored)})" if moved.stored else ""
-        output.line(f"data   queries opened {size(moved.read)} of files{of_all} and wrote {size(moved.written)}")
+        of_all = f" (the tables had {size(moved.stored)} in total)" if moved.stored else ""
+        output.line(f"data   opened {size(moved.read)} of files{of_all}, wrote {size(moved.written)}")
     output.line(f"lake   {project.profile.lake}")
     output.line(f"log    {result.log}")
     if result.error:
@@ -58,7 +58,7 @@ def _headline(result: RunResult) -> str:
     if result.status == "dry run":
         return f"Nothing was published: this was a dry run of {seconds(result.seconds)}."
     if result.status == "failed":
-        return f"Run {result.run} failed after {seconds(result.seconds)}: nothing was published, the lake is as it was."
+        return f"Run {result.run} failed after {seconds(result.seconds)}: nothing was published, the lake is unchanged."
     changed = plural(sum(outcome.status == "published" for outcome in result.tables), "table")
     return f"Run {result.run} published {changed} in {seconds(result.seconds)}."
 
@@ -94,7 +94,7 @@ def _show_tables(result: RunResult) -> None:
         return
     output.table(columns, rows)
     if spent:
-        output.heading("Where the seconds went")
+        output.heading("Time by table")
         output.table(["table", *parts], [[one.table, *_spent(one, parts)] for one in spent])
 
 
@@ -145,12 +145,12 @@ def _show_reasons(result: RunResult) -> None:
         and (outcome.status == "skipped" or (outcome.action == "rebuild" and outcome.status != "failed"))
     ]
     if told:
-        output.heading("Rebuilt or skipped, and why")
+        output.heading("Rebuilt or skipped tables")
         output.table(("table", Column(name="why", wraps=True)), told)
 
 
 def _show_set_aside(result: RunResult) -> None:
-    for status, title in (("quarantined", "Quarantined, and why"), ("dropped", "Dropped, and why")):
+    for status, title in (("quarantined", "Quarantined rows"), ("dropped", "Dropped rows")):
         found = [check for check in result.checks if check.status == status]
         if found:
             output.heading(title)
@@ -161,13 +161,13 @@ def _show_set_aside(result: RunResult) -> None:
 def _show_warnings(result: RunResult) -> None:
     found = [check for check in result.checks if check.status in ("warned", "deferred", "failed", "error")]
     if found:
-        output.heading("Checks that did not hold")
+        output.heading("Checks that did not pass")
         rows = [(c.table, c.check, c.status, Count(c.failed_rows), c.detail) for c in _sorted(found)]
         wrapping = (Column(name="check", wraps=True), "outcome", _ROWS, Column(name="seen", wraps=True))
         output.table(("table", *wrapping), rows)
 
 
-_UNREADABLE = "lines that cannot be read have no values to set: correct the file, or discard them"
+_UNREADABLE = "malformed lines cannot be repaired with --set: correct the file, or discard them"
 
 
 def _show_replayed(result: RunResult) -> None:
@@ -181,16 +181,18 @@ def _show_replayed(result: RunResult) -> None:
 
 def _replayed(one: Replayed) -> str:
     if one.kind == "discard":
-        return f"Discarded {plural(one.moved, 'waiting row')} of {one.table}"
-    became = f"{one.moved:,} passed, {one.waiting:,} still waiting"
+        return f"Discarded {plural(one.moved, 'quarantined row')} of {one.table}"
+    became = f"{one.moved:,} passed, {one.waiting:,} still quarantined"
     why = ", ".join(f"{reason} ({plural(count, 'row')})" for reason, count in one.reasons.items())
-    return f"Replayed {plural(one.matched, 'waiting row')} of {one.table}: {became}" + (f"; why: {why}" if why else "")
+    return f"Replayed {plural(one.matched, 'quarantined row')} of {one.table}: {became}" + (
+        f"; why: {why}" if why else ""
+    )
 
 
 def _nothing_replayed(one: Replayed) -> str:
     if not one.matched:
-        return f"No waiting row of {one.table} matches: nothing was done"
-    return f"Nothing was done to {plural(one.matched, 'waiting row')} of {one.table}: {_UNREADABLE}"
+        return f"No quarantined row of {one.table} matches: nothing to do"
+    return f"Nothing changed for {plural(one.matched, 'quarantined row')} of {one.table}: {_UNREADABLE}"
 
 
 def _reason(check: CheckResult) -> str:

@@ -33,7 +33,7 @@ def run(
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Take in what has arrived, refresh what it touches, check it, and publish all of it at once, or nothing."""
+    """Ingest new files, refresh the affected tables, check them, and publish everything atomically, or nothing."""
     opened = open_project(project, profile)
     order = Order(
         select=words(select),

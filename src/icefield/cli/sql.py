@@ -36,20 +36,25 @@ def sql(
     ] = None,
     as_of: AsOf = None,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="The lake as a failed run staged it, while it is kept.")
+        str | None, typer.Option("--run", metavar="RUN", help="Query what a failed run staged, while it is kept.")
     ] = None,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> None:
-    """Query one consistent version of the lake, in DuckDB's SQL. No JVM is started.
+    """Query one consistent version of the lake in DuckDB's SQL dialect. Does not start a JVM.
 
-    Beside the tables there is ops.tables: every table's run, rows, bytes, files and columns, as published.
-    SHOW TABLES lists them. On a terminal, rows too long for it are shown one below the other.
+    The view ops.tables has the run, rows, bytes, files and columns of every published table. SHOW TABLES lists all
+    tables. Rows that are too long for the terminal are shown one field per line.
     """
     if out is not None and as_json:
-        raise WrongUsage("--json prints the rows and --out writes them to a file", remedy="leave one of them out")
+        raise WrongUsage(
+            "--json and --out cannot be combined",
+            remedy="use --json to print the rows, or --out to write them to a file",
+        )
     if run is not None and as_of is not None:
-        raise WrongUsage("--run and --as-of each choose a version of the lake", remedy="leave one of them out")
+        raise WrongUsage(
+            "--run and --as-of cannot be combined: each selects a version of the lake", remedy="use only one of them"
+        )
     text = sys.stdin.read() if query == "-" else query
     with open_reader(lake_at(project, profile), as_of=as_of, run=run) as reader:
         _show(reader.query(text), out, as_json=as_json)
@@ -69,5 +74,5 @@ def _show(result: Result, out: Path | None, *, as_json: bool) -> None:
         ]
         rows = result.rows() if len(result) <= output.SHOWN else result.first(output.SHOWN).rows()
         output.table(columns, rows, wide=True)
-        cut = f", the first {len(rows):,} shown; --json or --out FILE gives all" if len(rows) < len(result) else ""
+        cut = f", first {len(rows):,} shown; use --json or --out FILE for all" if len(rows) < len(result) else ""
         output.note(plural(len(result), "row") + cut)

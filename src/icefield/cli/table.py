@@ -38,18 +38,18 @@ _HISTORY = (
     Column(name="total", right=True),
     Column(name="growth", right=True, optional=True),
 )
-Name = Annotated[str, typer.Argument(metavar="TABLE", help="Its full name, or a last part that is unique.")]
+Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table's full name, or a unique last part of it.")]
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="One table: what it is, and how it came to be.", no_args_is_help=True)
+    group = typer.Typer(help="Show one table: its declaration, columns and history.", no_args_is_help=True)
     group.command("show")(guarded(show))
     group.command("history")(guarded(versions))
     app.add_typer(group, name="table")
 
 
 def show(name: Name, *, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
-    """Columns, size, checks and inputs of a table."""
+    """Show the columns, size, checks and inputs of a table."""
     pin = _pin(name, project, profile)
     facts = _facts(pin, _node(pin.table, project, profile))
     if as_json:
@@ -70,7 +70,7 @@ def show(name: Name, *, as_json: Json = False, project: ProjectDir = HERE, profi
 
 
 def versions(name: Name, *, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
-    """Every published version of a table: when, by which run, and how many rows it added."""
+    """List the published versions of a table: when, by which run, and how many rows were added."""
     found = history(_pin(name, project, profile).metadata)
     if as_json:
         output.json([asdict(version) for version in found])

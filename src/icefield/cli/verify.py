@@ -28,9 +28,12 @@ _COLUMNS = (
     Column(name="", wraps=True),
 )
 Tables = Annotated[
-    list[str] | None, typer.Argument(metavar="[TABLE]...", help="Tables, by the grammar of --select; without one, all.")
+    list[str] | None,
+    typer.Argument(metavar="[TABLE]...", help="Tables to verify, with the syntax of --select; default: all."),
 ]
-Deep = Annotated[bool, typer.Option("--deep", help="Recompute from the sources' files, not from the tables' inputs.")]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Recompute from the source files instead of from the tables' inputs.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +49,7 @@ def verify(
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Recompute tables aside and compare them with the lake, row for row. Nothing is changed; Spark starts."""
+    """Recompute tables separately and compare them with the lake row by row. Starts Spark; changes nothing."""
     opened = open_project(project, profile)
     selection = selected(opened, words(tables), words(exclude))
     verdicts = verify_project(opened, selection, deep=deep, listener=lambda table: output.note(f"verifying {table}"))

@@ -188,7 +188,7 @@ def between(
     _at_least_one((column,), "between")
     if isinstance(low, int | float | Decimal) and isinstance(high, int | float | Decimal) and low > high:
         raise InvalidOption(
-            f"between({column!r}, {low}, {high}): no value is at least {low} and at most {high}",
+            f"between({column!r}, {low}, {high}) matches no value: {low} is greater than {high}",
             where=str(caller()),
             remedy=f"write the smaller value first: between({column!r}, {high}, {low})",
         )
@@ -240,7 +240,7 @@ def fresh_within(column: str, limit: timedelta, otherwise: Otherwise | None = No
     _at_least_one((column,), "fresh_within")
     if not isinstance(limit, timedelta) or limit <= timedelta(0):
         raise InvalidOption(
-            f"fresh_within({column!r}, {limit!r}): the limit is no positive timedelta",
+            f"fresh_within({column!r}, {limit!r}): the limit is not a positive timedelta",
             where=str(caller()),
             remedy=f'write fresh_within("{column}", timedelta(days=2))',
         )
@@ -285,14 +285,16 @@ def _limit(at_most: object) -> Limit | None:
 
 def _at_least_one(columns: tuple[str, ...], function: str) -> tuple[str, ...]:
     if not columns:
-        raise InvalidOption(f"{function}() names no column", where=str(caller()), remedy=f'write {function}("column")')
+        raise InvalidOption(
+            f"{function}() needs at least one column", where=str(caller()), remedy=f'write {function}("column")'
+        )
     return texts(function, columns)
 
 
 def _must_say(name: object, text: object, function: str, what: str) -> None:
     if not isinstance(name, str) or not name.strip() or not isinstance(text, str) or not text.strip():
         raise InvalidOption(
-            f"{function}({name!r}, {text!r}) needs a name and a {what}, both text",
+            f"{function}({name!r}, {text!r}) needs a name and a {what}, both strings",
             where=str(caller()),
             remedy=f'write {function}("what should hold", "Spark SQL")',
         )

@@ -63,7 +63,7 @@ def parse_columns(text: str) -> tuple[Column, ...]:
     """Read `a BIGINT NOT NULL COMMENT '...', b ARRAY<STRING>`; anything else is an error that names the place."""
     if not isinstance(text, str):
         raise InvalidSchema(
-            f"columns are written as text, not as {type(text).__name__}",
+            f"columns are given as a string, not as {type(text).__name__}",
             where=str(caller()),
             remedy='write them as in "id BIGINT NOT NULL, amount DECIMAL(12,2)"',
         )
@@ -91,13 +91,13 @@ def _refuse_reserved(columns: tuple[Column, ...]) -> None:
         name = column.name.lower()
         if name.startswith(RESERVED_PREFIX):
             raise InvalidName(
-                f"column `{column.name}` begins with `{RESERVED_PREFIX}`, which icefield keeps for itself",
+                f"column `{column.name}` begins with `{RESERVED_PREFIX}`, which is reserved by icefield",
                 where=str(caller()),
                 remedy="give the column another name",
             )
         if name in seen:
             raise InvalidSchema(
-                f"column `{column.name}` is declared twice (upper and lower case are the same to Spark)",
+                f"column `{column.name}` is declared twice (Spark ignores case in column names)",
                 where=str(caller()),
                 remedy="remove or rename one of them",
             )
@@ -115,7 +115,7 @@ class _Reader:
         while place < len(text):
             match = _TOKEN.match(text, place)
             if match is None:
-                raise self.error(f"`{text[place]}` is unexpected", place)
+                raise self.error(f"unexpected `{text[place]}`", place)
             if match.lastgroup:
                 self.tokens.append((match.lastgroup, match.group(), place))
             place = match.end()
@@ -125,7 +125,7 @@ class _Reader:
             place = self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
         near = " ".join(self.text[max(0, place - 30) : place + 30].split())
         return InvalidSchema(
-            f"the columns cannot be read: {what}, near `{near}`",
+            f"the columns cannot be parsed: {what}, near `{near}`",
             where=str(caller()),
             remedy="write them as in \"id BIGINT NOT NULL, amount DECIMAL(12,2) COMMENT 'paid'\"",
         )
@@ -135,7 +135,7 @@ class _Reader:
 
     def take(self) -> tuple[str, str]:
         if self.at >= len(self.tokens):
-            raise self.error("it ends too early")
+            raise self.error("unexpected end of text")
         kind, value, _ = self.tokens[self.at]
         self.at += 1
         return kind, value
@@ -149,14 +149,14 @@ class _Reader:
 
     def need(self, sign: str) -> None:
         if not self.accept(sign):
-            raise self.error(f"`{sign}` is expected" + (f", not `{self.peek()}`" if self.peek() else ""))
+            raise self.error(f"expected `{sign}`" + (f", not `{self.peek()}`" if self.peek() else ""))
 
     def columns(self) -> tuple[Column, ...]:
         found = [self.column()]
         while self.accept(","):
             found.append(self.column())
         if self.at < len(self.tokens):
-            raise self.error(f"`{self.peek()}` is unexpected")
+            raise self.error(f"unexpected `{self.peek()}`")
         return tuple(found)
 
     def column(self) -> Column:
@@ -173,14 +173,14 @@ class _Reader:
             return value[1:-1].replace("``", "`")
         if kind != "word":
             self.at -= 1
-            raise self.error(f"a column name is expected, not `{value}`")
+            raise self.error(f"expected a column name, not `{value}`")
         return value
 
     def string(self) -> str:
         kind, value = self.take()
         if kind != "text":
             self.at -= 1
-            raise self.error("COMMENT needs a text in quotes")
+            raise self.error("COMMENT needs a quoted string")
         quote = value[0]
         return re.sub(r"\\(.)", r"\1", value[1:-1].replace(quote * 2, quote), flags=re.DOTALL)
 
@@ -189,7 +189,7 @@ class _Reader:
         word = ALIASES.get(value.upper(), value.upper())
         if kind != "word":
             self.at -= 1
-            raise self.error(f"a type is expected, not `{value}`")
+            raise self.error(f"expected a type, not `{value}`")
         if word == "DECIMAL":
             return self.decimal()
         if word == "ARRAY":
@@ -209,7 +209,7 @@ class _Reader:
         if word not in SIMPLE:
             self.at -= 1
             hint = "write STRING" if word in {"CHAR", "VARCHAR", "TEXT"} else did_you_mean(word, _all_types())
-            raise self.error(f"`{value}` is no type that icefield can keep ({hint})")
+            raise self.error(f"`{value}` is not a supported type ({hint})")
         return word
 
     def decimal(self) -> str:
@@ -219,14 +219,14 @@ class _Reader:
         places = self.number() if self.accept(",") else 0
         self.need(")")
         if not 0 < digits <= MAX_PRECISION or places > digits:
-            raise self.error(f"DECIMAL({digits},{places}) is impossible")
+            raise self.error(f"DECIMAL({digits},{places}) is not a valid type")
         return f"DECIMAL({digits},{places})"
 
     def number(self) -> int:
         _, value = self.take()
         if not value.isdigit():
             self.at -= 1
-            raise self.error(f"a number is expected, not `{value}`")
+            raise self.error(f"expected a number, not `{value}`")
         return int(value)
 
     def struct(self) -> str:

@@ -29,7 +29,7 @@ def ref(table: str, **key: str) -> Ref:
     for name, expression in key.items():
         if not isinstance(expression, str) or not expression:
             raise InvalidOption(
-                f"ref({table!r}, {name}={expression!r}): the key is Spark SQL over the columns of {table}",
+                f"ref({table!r}, {name}={expression!r}): the key must be Spark SQL over the columns of {table}",
                 where=str(caller()),
                 remedy=f'write {name}="column" or {name}="expression"',
             )
@@ -45,7 +45,7 @@ def lookup(table: str, on: str | Sequence[str] = ()) -> Ref:
 def _must_name(table: object, function: str) -> None:
     if not isinstance(table, str) or not table:
         raise InvalidOption(
-            f"{function}({table!r}) names no table",
+            f"{function}({table!r}) does not name a table",
             where=str(caller()),
             remedy=f'write {function}("schema.table")',
         )

@@ -33,7 +33,7 @@ def must_be_one_of(option: str, value: object) -> None:
         return
     near = did_you_mean(str(value), words)
     raise InvalidOption(
-        f"{option}={value!r} is none of {', '.join(words)}",
+        f"{option}={value!r} is not one of {', '.join(words)}",
         where=str(caller()),
         remedy=near if near.startswith("did") else f"write {option}={words[0]!r} or one of the others",
     )
@@ -43,7 +43,7 @@ def texts(option: str, values: Any) -> tuple[str, ...]:
     """A sequence of strings as a tuple; a lone string is the common slip and is named as such."""
     if isinstance(values, str):
         raise InvalidOption(
-            f"{option}={values!r} is one string where a list is expected",
+            f"{option}={values!r} is a single string, but a list is expected",
             where=str(caller()),
             remedy=f"write {option}=[{values!r}]",
         )
@@ -51,8 +51,8 @@ def texts(option: str, values: Any) -> tuple[str, ...]:
     for value in found:
         if not isinstance(value, str) or not value:
             raise InvalidOption(
-                f"{option} holds {value!r}, which is no name",
+                f"{option} holds {value!r}, which is not a name",
                 where=str(caller()),
-                remedy=f"{option} is a list of strings",
+                remedy=f"make {option} a list of strings",
             )
     return found

@@ -37,15 +37,15 @@ def parse_partition(text: str) -> Partition:
         return Partition(transform="identity", column=plain[1].strip("`"))
     call = _CALL.fullmatch(text)
     if call is None:
-        raise _error(f"`{text}` is no partition")
+        raise _error(f"`{text}` is neither a column nor a partition transform")
     word, count, column = call[1].lower(), call[2], call[3].strip("`")
     transforms: dict[str, Transform] = {t: t for t in get_args(Transform)}
     if word not in transforms or word == "identity":
-        raise _error(f"`{word}` in `{text}` is no partition transform: {did_you_mean(word, transforms)}")
+        raise _error(f"`{word}` in `{text}` is not a partition transform: {did_you_mean(word, transforms)}")
     if word in COUNTED and (count is None or int(count) < 1):
-        raise _error(f"`{text}` needs a positive number first, as in `{word}(16, {column})`")
+        raise _error(f"`{text}` needs a positive number as its first argument, as in `{word}(16, {column})`")
     if word not in COUNTED and count is not None:
-        raise _error(f"`{text}` takes a column only, as in `{word}({column})`")
+        raise _error(f"`{text}` takes only a column, as in `{word}({column})`")
     return Partition(transform=transforms[word], column=column, count=None if count is None else int(count))
 
 

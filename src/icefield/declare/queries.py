@@ -61,7 +61,9 @@ def sql(query_or_file: str) -> Callable[..., Any]:
 def _read(query_or_file: str) -> tuple[str, str | None]:
     if not isinstance(query_or_file, str) or not query_or_file.strip():
         raise InvalidQuery(
-            f"sql({query_or_file!r}) holds no query", where=str(caller()), remedy='write sql("file.sql") or the query'
+            f"sql({query_or_file!r}) contains no query",
+            where=str(caller()),
+            remedy='write sql("file.sql") or the query',
         )
     if not query_or_file.rstrip().endswith(".sql") or "\n" in query_or_file.strip():
         return query_or_file, None
@@ -75,7 +77,7 @@ def _read(query_or_file: str) -> tuple[str, str | None]:
         raise InvalidQuery(
             f"the query file {query_or_file} cannot be read: {getattr(problem, 'strerror', None) or problem}",
             where=str(caller()),
-            remedy=f"beside the declaring file there is: {', '.join(beside) or 'no .sql file'}",
+            remedy=f"next to the declaring file there is: {', '.join(beside) or 'no .sql file'}",
         ) from None
     registry = current()
     if registry is not None:
@@ -95,24 +97,24 @@ def _parameters(text: str, place: Location, *, in_file: bool) -> tuple[str, ...]
         if name is None or not (rest == "" or rest[0] in ".["):
             line = place.line + (text.count("\n", 0, match.start()) if in_file else 0)
             raise InvalidQuery(
-                f"{match[0]} in the query is no table's name",
+                f"{match[0]} in the query is not a table name",
                 where=f"{place.file}:{line}",
-                remedy=f"braces hold inputs; for braces themselves write {{{match[0]}}}",
+                remedy=f"braces contain inputs; for literal braces write {{{match[0]}}}",
             )
     try:
         fields = [part for _, part, _, _ in string.Formatter().parse(text) if part is not None]
     except ValueError as problem:
         raise InvalidQuery(
-            f"the braces of the query cannot be read: {problem}",
+            f"the braces in the query cannot be parsed: {problem}",
             where=str(place),
-            remedy="write {{ and }} for braces themselves",
+            remedy="write {{ and }} for literal braces",
         ) from None
     names = tuple(dict.fromkeys(re.split(r"[.\[]", part)[0] for part in fields))
     if not names:
         raise InvalidQuery(
-            "the query names no input, so it can depend on nothing",
+            "the query has no input, so its table would depend on nothing",
             where=str(place),
-            remedy="write FROM {table_name} where it reads a table of the project",
+            remedy="write FROM {table_name} where it reads a table in the project",
         )
     return names
 

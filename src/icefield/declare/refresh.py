@@ -96,9 +96,9 @@ def by_key(*columns: str, trusted: bool = False, **expressions: str) -> Refresh:
     for name, expression in expressions.items():
         if not isinstance(expression, str) or not expression.strip():
             raise InvalidOption(
-                f"by_key({name}={expression!r}): a computed key is Spark SQL over the columns of the inputs",
+                f"by_key({name}={expression!r}): a computed key must be Spark SQL over the columns of the inputs",
                 where=str(caller()),
-                remedy=f'write {name}="to_date(sold_at)", or just "{name}" where the inputs have that column',
+                remedy=f'write {name}="to_date(sold_at)", or just "{name}" if the inputs have that column',
             )
     return ByKey(keys=keys, expressions=dict(expressions), trusted=trusted)
 
@@ -121,21 +121,21 @@ def accumulate(
     for name, merge in measures.items():
         if merge not in get_args(Merge):
             raise InvalidOption(
-                f"accumulate({name}={merge!r}) is no way to merge",
+                f"accumulate({name}={merge!r}): {merge!r} is not a way to merge",
                 where=str(caller()),
-                remedy=f"write one of {', '.join(get_args(Merge))}; what does not merge is for by_key()",
+                remedy=f"write one of {', '.join(get_args(Merge))}; for values that do not merge, use by_key()",
             )
         if name in keys:
             raise InvalidOption(
-                f"accumulate() names {name} as a key and as a measure",
+                f"accumulate() declares {name} both as a key and as a measure",
                 where=str(caller()),
                 remedy="keep one of the two",
             )
     if finish is not None and not callable(finish):
         raise InvalidOption(
-            f"accumulate(finish={finish!r}) is no function",
+            f"accumulate(finish={finish!r}): finish is not a function",
             where=str(caller()),
-            remedy="give it a function of the merged measures that returns the table's columns",
+            remedy="pass a function that takes the merged measures and returns the table's columns",
         )
     merged = {name: _SAME.get(merge, merge) for name, merge in measures.items()}
     return Accumulate(keys=keys, measures=merged, finish=finish, trusted=trusted)
@@ -151,14 +151,14 @@ def _must_be_flag(kind: str, trusted: object) -> None:
         raise InvalidOption(
             f"{kind}(trusted={trusted!r}): `trusted` is a reserved word, not a column or measure",
             where=str(caller()),
-            remedy=f"write {kind}(..., trusted=True), or give the column another name in the function",
+            remedy=f"write {kind}(..., trusted=True), or rename the column in the function",
         )
 
 
 def _must_be_keys(kind: str, keys: tuple[str, ...]) -> None:
     if not keys or any(not isinstance(key, str) or not key for key in keys) or len(set(keys)) < len(keys):
         raise InvalidOption(
-            f"{kind}() needs the columns of the key, each once",
+            f"{kind}() needs at least one key column, and each only once",
             where=str(caller()),
             remedy=f'write {kind}("customer_id"{"" if kind == "by_key" else ", total=" + chr(34) + "sum" + chr(34)})',
         )

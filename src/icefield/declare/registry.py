@@ -75,9 +75,9 @@ def collecting(*, root: Path | None = None, settings: Mapping[str, object] | Non
         _current.reset(token)
     for name, location in registry.unapplied.values():
         raise InvalidFunction(
-            f'table("{name}", ...) is applied to no function, so it declares nothing',
+            f'table("{name}", ...) is not applied to a function, so it declares nothing',
             where=str(location),
-            remedy=f'put @ before it and a function below, or write table("{name}", ...)(function)',
+            remedy=f'put @ in front of it and a function below it, or write table("{name}", ...)(function)',
         )
 
 

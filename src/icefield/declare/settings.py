@@ -32,7 +32,7 @@ def _as_type_of(name: str, value: object, default: T) -> T:
         return tuple(value)  # type: ignore[return-value]
     raise InvalidSetting(
         f"setting `{name}` is {value!r} ({type(value).__name__}) in the profile, but its default {default!r} "
-        f"is {wanted.__name__}",
+        f"has type {wanted.__name__}",
         where=str(caller()),
         remedy=f"write {name} in icefield.toml as {wanted.__name__}, or change the default here",
     )

@@ -81,7 +81,7 @@ def files(
 ) -> Source:
     """Files under a pattern relative to the project, each taken once: `files("landing/*.csv", schema="id BIGINT")`."""
     if not isinstance(path, str) or not path:
-        raise _wrong(f"files({path!r}) is no path", 'write a pattern such as "landing/orders/*.csv"')
+        raise _wrong(f"files({path!r}) is not a path", 'write a pattern such as "landing/orders/*.csv"')
     must_be_one_of("new_columns", new_columns)
     must_be_one_of("changed", changed)
     must_be_one_of("deleted", deleted)
@@ -94,7 +94,7 @@ def files(
         if name not in OPTIONS:
             raise _wrong(f"files() has no option {name}", did_you_mean(name, OPTIONS, all_of_them="options"))
         if not isinstance(value, str) or len(value) != 1:
-            raise _wrong(f"option {name}={value!r} is no single character", f'write {name}=";"')
+            raise _wrong(f"option {name}={value!r} is not a single character", f'write {name}=";"')
     return Files(
         path=path,
         schema=columns,
@@ -111,13 +111,15 @@ def _parts(path: str) -> tuple[str, ...]:
     try:
         pieces = list(string.Formatter().parse(path))
     except ValueError as problem:
-        raise _wrong(f"the path {path!r} cannot be read: {problem}", "write {{ and }} for braces themselves") from None
+        raise _wrong(f"the path {path!r} cannot be parsed: {problem}", "write {{ and }} for literal braces") from None
     parts = [part for _, part, _, _ in pieces if part is not None]
     for part in parts:
         if not part.isidentifier() or part != part.lower():
-            raise _wrong(f"{{{part}}} in {path!r} cannot be a column", "write a lower-case name such as {source_month}")
+            raise _wrong(
+                f"{{{part}}} in {path!r} is not a valid column name", "write a lower-case name such as {source_month}"
+            )
     if len(parts) != len(set(parts)):
-        raise _wrong(f"a {{part}} occurs twice in {path!r}", "give each part a name of its own")
+        raise _wrong(f"a {{part}} occurs twice in {path!r}", "give each part a different name")
     return tuple(parts)
 
 
@@ -126,10 +128,10 @@ def _refuse_clashes(columns: tuple[Column, ...], parts: tuple[str, ...]) -> None
     for column in columns:
         if column.name.lower() in added:
             raise InvalidName(
-                f"column `{column.name}` of the schema is also handed over by the source "
+                f"column `{column.name}` of the schema is already provided by the source "
                 f"({', '.join((*parts, *(c.name for c in PROVENANCE)))})",
                 where=str(caller()),
-                remedy="leave it out of the schema, or name it differently and list this name in aliases=",
+                remedy="remove it from the schema, or rename it there and list this name in aliases=",
             )
 
 
@@ -138,7 +140,7 @@ def _aliases(aliases: Mapping[str, Sequence[str]], columns: tuple[Column, ...]) 
     for name in aliases:
         if name not in names:
             raise UnknownColumn(
-                f"aliases= names `{name}`, which the schema does not have",
+                f"aliases= refers to `{name}`, which is not in the schema",
                 where=str(caller()),
                 remedy=did_you_mean(name, names, all_of_them="columns"),
             )
@@ -154,7 +156,7 @@ def _format_of(path: str) -> Format | None:
         return SUFFIXES[suffix]
     if not suffix or any(sign in suffix for sign in "*?[{"):
         return None
-    raise _wrong(f"the format of {path!r} cannot be told from `{suffix}`", 'say format="csv", "json" or "parquet"')
+    raise _wrong(f"the format of {path!r} cannot be inferred from `{suffix}`", 'set format="csv", "json" or "parquet"')
 
 
 def _wrong(what: str, remedy: str) -> InvalidOption:

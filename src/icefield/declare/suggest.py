@@ -29,7 +29,7 @@ def did_you_mean(word: str, known: Iterable[str], *, all_of_them: str = "known")
         return "did you mean " + " or ".join(f"`{name}`" for name in near) + "?"
     if not names:
         return f"{all_of_them}: none"
-    more = f", ... ({len(names)} in all)" if len(names) > SHOWN else ""
+    more = f", ... ({len(names)} in total)" if len(names) > SHOWN else ""
     return f"{all_of_them}: " + ", ".join(names[:SHOWN]) + more
 
 

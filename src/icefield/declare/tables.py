@@ -167,14 +167,14 @@ def _comment_of(function: Callable[..., Any]) -> str:
 def _must_be_a_name(name: object) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InvalidName(
-            f"{name!r} is no table name" if isinstance(name, str) else f"table({name!r}) has no name",
+            f"{name!r} is not a valid table name" if isinstance(name, str) else f"table({name!r}) has no name",
             where=str(caller()),
             remedy='write schema.table in lower snake case, as in table("silver.orders")',
         )
     schema, _, last = name.partition(".")
     if schema in RESERVED_SCHEMAS or last.endswith(RESERVED_ENDINGS):
         raise InvalidName(
-            f"{name} is a name that icefield keeps for its own tables (ops.*, *__quarantine, *__changes, *__state)",
+            f"{name} is reserved for icefield's own tables (ops.*, *__quarantine, *__changes, *__state)",
             where=str(caller()),
             remedy="give the table another name",
         )
@@ -183,8 +183,10 @@ def _must_be_a_name(name: object) -> None:
 def _must_be(kind: type, option: str, value: object, example: str) -> None:
     if value is None or isinstance(value, kind):
         return
-    forgotten = " (without the parentheses?)" if callable(value) else ""
-    raise InvalidOption(f"{option}={value!r} is no {option}{forgotten}", where=str(caller()), remedy=f"write {example}")
+    forgotten = " (are the parentheses missing?)" if callable(value) else ""
+    raise InvalidOption(
+        f"{option}={value!r} is not a valid {option}{forgotten}", where=str(caller()), remedy=f"write {example}"
+    )
 
 
 def _inputs(inputs: Mapping[str, Input] | None) -> dict[str, Input]:
@@ -192,15 +194,15 @@ def _inputs(inputs: Mapping[str, Input] | None) -> dict[str, Input]:
         return {}
     if not isinstance(inputs, Mapping):
         raise InvalidOption(
-            f"inputs={inputs!r} is no mapping",
+            f"inputs={inputs!r} is not a mapping",
             where=str(caller()),
             remedy='write inputs={"parameter": "schema.table"}',
         )
     for parameter, given in inputs.items():
         if not (isinstance(given, str | Ref | Source) or callable(given)):
             raise InvalidOption(
-                f"inputs[{parameter!r}] is {given!r}, which is neither a table's name, ref(), lookup(), a source "
-                "nor a declared function",
+                f"inputs[{parameter!r}] is {given!r}, which is not a table name, ref(), lookup(), source or "
+                "declared function",
                 where=str(caller()),
                 remedy=f'write {{"{parameter}": "schema.table"}}',
             )
@@ -216,13 +218,13 @@ def _renamed(renamed: Mapping[str, str] | None) -> dict[str, str]:
             raise InvalidOption(
                 f"renamed={renamed!r} does not map new column names to old ones",
                 where=str(caller()),
-                remedy='write renamed={"amount": "price"} for a column `amount` that used to be called `price`',
+                remedy='write renamed={"amount": "price"} for a column `amount` that was formerly called `price`',
             )
     if len({old for _, old in pairs}) < len(pairs) or set(renamed) & set(renamed.values()):
         raise InvalidOption(
-            f"renamed={dict(renamed)!r} names a column twice",
+            f"renamed={dict(renamed)!r} uses a column name twice",
             where=str(caller()),
-            remedy="give each renamed column one old and one new name",
+            remedy="map each new name to a different old name",
         )
     return dict(renamed)
 
@@ -234,14 +236,14 @@ def _a_source_in(inputs: Mapping[str, Input] | None) -> bool:
 def _checks(checks: Sequence[Check], otherwise: Otherwise, *, has_source: bool) -> tuple[Check, ...]:
     if isinstance(checks, Check):
         raise InvalidOption(
-            f"checks= is the check `{checks.name}`, not a list of checks",
+            f"checks= is a single check, `{checks.name}`, not a list of checks",
             where=str(caller()),
-            remedy="put it into brackets: checks=[...]",
+            remedy="put it in brackets: checks=[...]",
         )
     for check in checks:
         if not isinstance(check, Check):
             raise InvalidOption(
-                f"checks= holds {check!r}, which is no check",
+                f"checks= contains {check!r}, which is not a check",
                 where=str(caller()),
                 remedy='write checks=[not_null("id"), expect("amount is positive", "amount > 0")]',
             )
@@ -252,7 +254,7 @@ def _checks(checks: Sequence[Check], otherwise: Otherwise, *, has_source: bool) 
             raise InvalidOption(
                 f"two different checks are named `{check.name}`",
                 where=str(caller()),
-                remedy="give each check a name of its own: results and reasons are listed by it",
+                remedy="give each check a unique name: results and reasons are listed by name",
             )
         _refuse_impossible_outcome(check, otherwise, has_source=has_source)
     return kept
@@ -261,23 +263,23 @@ def _checks(checks: Sequence[Check], otherwise: Otherwise, *, has_source: bool) 
 def _refuse_impossible_outcome(check: Check, default: Otherwise, *, has_source: bool) -> None:
     if check.otherwise is not None and check.otherwise not in check.outcomes:
         raise InvalidOption(
-            f"check `{check.name}` says otherwise={check.otherwise!r}, but it is about a whole table, which has no "
-            "single row to set aside",
+            f"check `{check.name}` has otherwise={check.otherwise!r}, but it applies to the whole table, so there is "
+            "no single row to reject",
             where=str(caller()),
             remedy='write otherwise="warn" or otherwise="fail"',
         )
     if check.at_most is not None and (check.otherwise or default) in ("drop", "quarantine"):
         raise InvalidOption(
-            f"check `{check.name}` has at_most=, but takes the rows that fail out of the table",
+            f"check `{check.name}` has at_most=, but rejects the rows that fail it",
             where=str(caller()),
-            remedy='write otherwise="warn" or otherwise="fail" for it, or limit what the table may reject:'
+            remedy='set otherwise="warn" or otherwise="fail", or limit how many rows the table may reject:'
             ' table(..., max_rejected="5%")',
         )
     if isinstance(check, Unique) and not has_source and (check.otherwise or default) in ("drop", "quarantine"):
         raise InvalidOption(
-            f"check `{check.name}` would keep the first arrival, which only tables with a source know",
+            f"check `{check.name}` would keep the row that arrived first, which only tables with a source know",
             where=str(caller()),
-            remedy=f'write unique({", ".join(repr(c) for c in check.columns)}, otherwise="fail"), or pick one row in '
+            remedy=f'write unique({", ".join(repr(c) for c in check.columns)}, otherwise="fail"), or deduplicate in '
             "the function",
         )
 
@@ -287,18 +289,18 @@ def _must_be_a_function(name: str, function: object, location: Location) -> None
         return InvalidFunction(f'table("{name}"): {what}', where=str(location), remedy=remedy)
 
     if not callable(function):
-        raise wrong(f"{function!r} is no function", "apply it to a function that takes and returns DataFrames")
+        raise wrong(f"{function!r} is not a function", "apply it to a function that takes and returns DataFrames")
     if getattr(function, "__name__", "") == "<lambda>":
-        raise wrong("a lambda has no name to show in messages", "write it as a def")
+        raise wrong("a lambda has no name that messages could show", "write it as a def")
     try:
         signature = _signature(function)
     except (TypeError, ValueError):
-        raise wrong(f"the parameters of {function!r} cannot be read", "write a def around it") from None
+        raise wrong(f"the parameters of {function!r} cannot be inspected", "wrap it in a def") from None
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise wrong(f"its inputs are unknown behind *{parameter.name}", "name each input as a parameter")
+            raise wrong(f"its inputs cannot be determined from *{parameter.name}", "declare each input as a parameter")
     if not any(p.default is p.empty for p in signature.parameters.values()):
         raise wrong(
-            "the function has no parameter without a default, so it reads nothing",
-            "name each input as a parameter, as in def orders(raw_orders: DataFrame) -> DataFrame",
+            "the function has no parameter without a default, so it reads no input",
+            "declare each input as a parameter, as in def orders(raw_orders: DataFrame) -> DataFrame",
         )

@@ -143,7 +143,7 @@ def cross_result(
     found = {name: read(name) for name in (*check.named_tables, node.name)}
     absent = [name for name, seen in found.items() if seen is None]
     if absent:
-        told = f"{', '.join(absent)} is not there"
+        told = f"{', '.join(absent)} has not been built"
         result = _result(node, check, Found(), 0.0, error=told)
         return replace(result, status="deferred") if set(absent).isdisjoint(due) else result
     present = {name: seen for name, seen in found.items() if seen is not None}

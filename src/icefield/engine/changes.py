@@ -68,7 +68,7 @@ def numbered(change: DataFrame, number: int) -> DataFrame:
 def keep(tables: Tables, table: str, change: DataFrame) -> str:
     """Writes what a table changed into the table beside it, for later runs; its name."""
     name = changes_of(table)
-    comment = f"What runs removed from {table} and added to it, where not all who follow it have read that."
+    comment = f"Changelog of {table}: rows added and removed that some downstream table has not read yet."
     # Columns only change with a rebuild, and whoever follows has rebuilt since then, too: nobody needs what was told.
     tables.ready(name, change.schema, None, comment, remake=True)
     tables.append(name, change)

@@ -54,7 +54,7 @@ def lines(spark: SparkSession, source: Files, left: Undecided) -> DataFrame:
 def _csv(texts: DataFrame, source: Files, header: Sequence[str]) -> tuple[DataFrame, Expression]:
     fields = parse.csv_fields(texts, source, header)
     found = parse.with_values(fields, parse.csv_cells(header, source.schema), source.schema)
-    wrong = F.when(F.expr("_fields IS NULL"), F.lit("malformed: quotes or number of fields are wrong"))
+    wrong = F.when(F.expr("_fields IS NULL"), F.lit("malformed: wrong quoting or number of fields"))
     wrong = wrong.when(
         F.expr(f"size(_fields) <> {len(header)}"),
         F.expr(f"concat('malformed: ', size(_fields), ' fields instead of {len(header)}')"),
@@ -66,7 +66,7 @@ def _json(texts: DataFrame, source: Files) -> tuple[DataFrame, Expression]:
     fields = parse.json_fields(texts, source)
     found = parse.with_values(fields, parse.json_cells(source), source.schema)
     unsound = f"_json IS NULL OR _json.bad IS NOT NULL OR NOT {parse.is_one_json('value')}"
-    wrong = F.when(F.expr(unsound), F.lit("malformed: no JSON object"))
+    wrong = F.when(F.expr(unsound), F.lit("malformed: not a JSON object"))
     if source.new_columns == "fail":
         unknown = f"array_except(json_object_keys(value), {parse.known_names(source)})"
         wrong = wrong.when(F.expr(f"size({unknown}) > 0"), F.expr(f"concat('malformed: unknown field ', {unknown}[0])"))
@@ -89,7 +89,7 @@ def parquet(spark: SparkSession, root: Path, source: Files, intakes: Sequence[In
     problem = F.when(F.lit(False), F.lit(None).cast("string"))  # noqa: FBT003
     for c in source.schema:
         problem = problem.when(
-            F.expr(f"_has_{c.name} AND `{c.name}` IS NULL"), F.lit(f"malformed: {c.name} is no {c.type}")
+            F.expr(f"_has_{c.name} AND `{c.name}` IS NULL"), F.lit(f"malformed: {c.name} is not a valid {c.type}")
         )
     joined = whole.join(F.broadcast(_files(spark, root, intakes)), "_path").withColumn(PROBLEM, problem)
     return joined.select(*(quoted(c.name) for c in _columns(source)), ARRIVAL, ROW, RAW, PROBLEM)

@@ -144,12 +144,12 @@ def _is_pinned(jar: Jar, path: Path) -> bool:
 def _fetch(
     jar: Jar, path: Path, settings: Mapping[str, str], progress: Progress, pause: Callable[[float], None]
 ) -> None:
-    state = f"The cached {path} is damaged (its SHA-256 is not the pinned one)" if path.exists() else ""
+    state = f"The cached {path} is damaged (its SHA-256 does not match the pinned one)" if path.exists() else ""
     if settings.get("ICEFIELD_OFFLINE", "").lower() in {"1", "true", "yes"}:
         raise JarError(
-            f"{state or f'{jar.file_name} is not in the cache'}, and ICEFIELD_OFFLINE forbids fetching it.",
+            f"{state or f'{jar.file_name} is not in the cache'}, and ICEFIELD_OFFLINE prevents downloading it.",
             where=str(path),
-            remedy=f"unset ICEFIELD_OFFLINE, or put a sound {jar.file_name} there",
+            remedy=f"unset ICEFIELD_OFFLINE, or put a valid {jar.file_name} there",
         )
     mirror = settings.get("ICEFIELD_MAVEN") or default_repository()
     problem = ""
@@ -165,10 +165,10 @@ def _fetch(
         else:
             return
     raise JarError(
-        f"{state + '; it' if state else jar.file_name} could not be fetched: {problem}.",
+        f"{state + '; it' if state else jar.file_name} could not be downloaded: {problem}.",
         where=f"{mirror} -> {path}",
         remedy="check the network or the proxy settings (HTTPS_PROXY, SSL_CERT_FILE), set ICEFIELD_MAVEN to a mirror "
-        f"or a folder of jars, or put {jar.file_name} there by hand",
+        f"or a folder of jars, or copy {jar.file_name} there yourself",
     )
 
 
@@ -194,7 +194,7 @@ def _copy(jar: Jar, path: Path, mirror: str, progress: Progress) -> None:
                 progress(jar, done, total)
         if digest.hexdigest() != jar.sha256:
             raise _Unavailable(
-                f"what came is not the pinned jar (SHA-256 {digest.hexdigest()[:12]}..., expected {jar.sha256[:12]}...)"
+                f"the file is not the pinned jar (SHA-256 {digest.hexdigest()[:12]}..., expected {jar.sha256[:12]}...)"
             )
         # A stamp left by the file that stood here before must not vouch for this one.
         _stamp(path).unlink(missing_ok=True)

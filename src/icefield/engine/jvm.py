@@ -89,9 +89,9 @@ class Jvm:
         give_up = time.monotonic() + START_SECONDS
         while not told.exists():  # the JVM puts it there whole, by a rename
             if self.process.poll() is not None:
-                raise self._failed(f"Java ended with exit code {self.process.returncode} before Spark started")
+                raise self._failed(f"Java exited with code {self.process.returncode} before Spark started")
             if time.monotonic() > give_up:
-                raise self._failed(f"Java did not answer within {START_SECONDS} s")
+                raise self._failed(f"Java did not respond within {START_SECONDS} s")
             time.sleep(POLL_SECONDS)
         port, length = struct.unpack_from(">ii", content := told.read_bytes())
         self.discard_scratch()  # now, for a process that is killed discards nothing: it holds secrets
@@ -120,7 +120,7 @@ class Jvm:
         return SessionError(
             f"{what}{': ' + said[-1].strip() if said else ''}.",
             where=str(self.log),
-            remedy='read the log; a heap that is too large for this machine is set by "spark.driver.memory" under '
+            remedy='read the log; if the heap is too large for this machine, lower "spark.driver.memory" under '
             "[profile.<name>.spark] in icefield.toml",
         )
 
@@ -231,7 +231,7 @@ def _bytes(size: str) -> int:
     number = re.fullmatch(r"(\d+)([kmgt]?)b?", size.strip().lower())
     if number is None:
         raise SessionError(
-            f"spark.driver.memory = {size!r} is not a size.",
+            f"spark.driver.memory = {size!r} is not a valid size.",
             where="[profile.<name>.spark] in icefield.toml",
             remedy='write it as "3g" or "2500m"',
         )

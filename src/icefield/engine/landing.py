@@ -44,9 +44,9 @@ def list_landed(root: Path, source: Files) -> tuple[LandedFile, ...]:
     folder = root / _fixed_folder(source.glob)
     if not folder.is_dir():
         raise LandingMissing(
-            f"the folder {folder.relative_to(root)} does not exist, so nothing can arrive there",
+            f"the folder {folder.relative_to(root)} does not exist",
             where=f'files("{source.path}") in {root}',
-            remedy=f"make the folder ({folder}) and put files there, or correct the path",
+            remedy=f"create the folder ({folder}) and put files there, or correct the path",
         )
     pattern = _parts_pattern(source.path)
     found = []
@@ -130,10 +130,10 @@ def _require_absence(root: Path, files: Iterable[TakenFile]) -> None:
             continue
         except OSError as error:
             raise FileUnreadable(
-                f"cannot look into {folder.relative_to(root)}, so whether its files are gone cannot be told:"
+                f"cannot list {folder.relative_to(root)}, so icefield cannot tell whether its files were deleted:"
                 f" {error.strerror or error}",
                 where=str(folder),
-                remedy="give this user permission to read the folder, or mount its disk again, and run again",
+                remedy="give this user permission to read the folder, or remount its disk, and run again",
             ) from error
 
 
@@ -147,9 +147,9 @@ def take(root: Path, file: LandedFile, source: Files, *, arrival: int, taken_ms:
     elif kind == "parquet" and file.size:
         if ":" in file.path:
             raise FileUnreadable(
-                f"{file.path} has a colon in its name, which Spark takes for the end of a URL's scheme",
+                f"{file.path} has a colon in its name, which Spark interprets as the end of a URL scheme",
                 where=file.path,
-                remedy="give the file a name without a colon, or take it out of the landing folder",
+                remedy="rename the file, or move it out of the landing folder",
             )
         header = _match_header(file, _parquet_columns(root / file.path), source)
     return Intake(file=file, arrival=arrival, taken_ms=taken_ms, format=kind, header=header, header_line=line)
@@ -160,9 +160,9 @@ def _format(file: LandedFile, source: Files) -> str:
     if suffixes and suffixes[-1] in SUFFIXES:
         return SUFFIXES[suffixes[-1]]
     raise FileUnreadable(
-        f"the format of {file.path} cannot be told from its name",
+        f"the format of {file.path} cannot be determined from its name",
         where=f'{file.path}, files("{source.path}")',
-        remedy='name files .csv, .json, .jsonl or .parquet, or say format="csv" in files(...)',
+        remedy='name files .csv, .json, .jsonl or .parquet, or declare files(..., format="csv")',
     )
 
 
@@ -173,9 +173,9 @@ def _parquet_columns(path: Path) -> list[str]:
         return list(parquet.read_schema(path).names)
     except (OSError, ArrowException) as error:
         raise FileUnreadable(
-            f"{path.name} is no Parquet file: {str(error).splitlines()[0]}",
+            f"{path.name} is not a Parquet file: {str(error).splitlines()[0]}",
             where=str(path),
-            remedy="take the file out of the landing folder, or write it again",
+            remedy="move the file out of the landing folder, or write it again",
         ) from error
 
 
@@ -199,7 +199,7 @@ def read_header(root: Path, file: LandedFile, source: Files) -> tuple[tuple[str,
     try:
         names = next(csv.reader([text], delimiter=separator, quotechar=quote))
     except csv.Error as error:
-        raise _wrong_header(file, f"its first line cannot be cut into names ({error})", source) from None
+        raise _wrong_header(file, f"its first line cannot be split into column names ({error})", source) from None
     return _match_header(file, [name.strip() for name in names], source), text
 
 
@@ -224,7 +224,7 @@ def changed(path: str) -> FileChanged:
     return FileChanged(
         f"{path} changed while it was being read",
         where=path,
-        remedy="write files under another name and rename them when they are complete, then run again",
+        remedy="write files under a temporary name and rename them when they are complete, then run again",
     )
 
 
@@ -233,7 +233,7 @@ def unreadable(path: Path, error: OSError | EOFError) -> FileUnreadable:
     return FileUnreadable(
         f"cannot read {path.name}: {getattr(error, 'strerror', None) or error}",
         where=str(path),
-        remedy="give this user read permission, or take the file out of the landing folder",
+        remedy="give this user read permission, or move the file out of the landing folder",
     )
 
 
@@ -247,19 +247,19 @@ def _match_header(file: LandedFile, names: list[str], source: Files) -> tuple[st
         raise _wrong_header(file, f"it has unknown columns: {', '.join(unknown)}", source)
     repeated = sorted({column for column in matched if column and matched.count(column) > 1})
     if repeated:
-        raise _wrong_header(file, f"it names a column twice: {', '.join(repeated)}", source)
+        raise _wrong_header(file, f"it has duplicate columns: {', '.join(repeated)}", source)
     missing = [column.name for column in source.schema if column.name not in matched]
     if missing and source.new_columns == "fail":
-        raise _wrong_header(file, f"it lacks columns: {', '.join(missing)}", source)
+        raise _wrong_header(file, f"it has missing columns: {', '.join(missing)}", source)
     return tuple(matched)
 
 
 def _wrong_header(file: LandedFile, problem: str, source: Files) -> WrongHeader:
     declared = ",".join(column.name for column in source.schema)
     return WrongHeader(
-        f"the header of {file.path} is not the declared one: {problem}",
+        f"the header of {file.path} does not match the declared columns: {problem}",
         where=f"{file.path}:1",
-        remedy=f"the first line must name the columns {declared}; mend the file, or declare aliases= or new_columns=",
+        remedy=f"the first line must list the columns {declared}; fix the file, or declare aliases= or new_columns=",
     )
 
 

@@ -109,7 +109,7 @@ def cell_problems(found: Expression, columns: Sequence[Column]) -> Expression:
     """Why a line is malformed, NULL where it is not; the first reason counts."""
     for n, column in enumerate(columns):
         if column.type != "STRING":
-            told = f"malformed: {column.name} is no {column.type}"
+            told = f"malformed: {column.name} is not a valid {column.type}"
             found = found.when(F.expr(_does_not_fit(f"_cell_{n}", f"_value_{n}", column.type)), F.lit(told))
     return found
 

@@ -82,9 +82,9 @@ class Split:
         if written + self.duplicates != passed:
             raise RowsLost(
                 f"{node.name}: {passed} rows passed the checks, but {written} were written"
-                f" and {self.duplicates} set aside as duplicates",
+                f" and {self.duplicates} rejected as duplicates",
                 where=str(node.location),
-                remedy="the function gives other rows each time: take rand(), uuid() and clocks out of it",
+                remedy="the function returns different rows each time: remove rand(), uuid() and current times from it",
             )
 
 

@@ -304,7 +304,7 @@ def _refuse_several_rows(node: Node, found: Stored) -> None:
     counts = found.arrow([f"_icefield_{side}" for side in (_OLD, ADDED, REMOVED)])
     if any((pc.max(column).as_py() or 0) > 1 for column in counts.columns):
         raise PromiseBroken(
-            f"the function of {node.name} gives more than one row for a key, but accumulate() merges one with one",
+            f"the function of {node.name} returns more than one row per key, but accumulate() needs exactly one",
             where=str(node.location),
-            remedy=f"group by {', '.join(node.keys)} alone, or declare it by_key({', '.join(map(repr, node.keys))})",
+            remedy=f"group by {', '.join(node.keys)} only, or declare it by_key({', '.join(map(repr, node.keys))})",
         )

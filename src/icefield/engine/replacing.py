@@ -37,9 +37,9 @@ def require_own_keys(node: Node, touched: KeySet, fresh: DataFrame) -> None:
     outside = touched.without(fresh).select(*node.keys).limit(1).collect()
     if outside:
         raise PromiseBroken(
-            f"the function of {node.name} gives rows of the key {tuple(outside[0])}, which no row it was handed has",
+            f"the function of {node.name} returns rows with the key {tuple(outside[0])}, which no input row has",
             where=str(node.location),
-            remedy="rows that do not come from an input of that key (a calendar, a seed) are an input of their own",
+            remedy="declare rows that do not come from a keyed input (a calendar, a seed) as an input of their own",
         )
 
 

@@ -224,7 +224,7 @@ def _connect(jvm: Jvm, gateway: ClientServer, conf: Mapping[str, str]) -> _Live:
         raise SessionError(
             f"Spark did not start: {_first_line(error)}",
             where=str(jvm.log),
-            remedy="look at [profile.<name>.spark] in icefield.toml and at the log",
+            remedy="check [profile.<name>.spark] in icefield.toml and the log",
         ) from error
     atexit.register(jvm.discard_scratch)
     return _Live(spark=spark, jvm=jvm, conf=conf)
@@ -238,7 +238,7 @@ def _refuse_a_foreign_session() -> None:
         raise SessionError(
             "This process already has a Spark session that icefield did not start.",
             where=f"application {context.appName!r}",
-            remedy="call .stop() on it first: the session has to be started with Iceberg's jars and extensions",
+            remedy="call .stop() on it first: icefield must start the session with Iceberg's jars and extensions",
         )
 
 
@@ -271,8 +271,8 @@ def _reuse(live: _Live, wanted: Mapping[str, str], log: Path) -> _Live:
         if not live.spark.conf.isModifiable(key):
             raise SessionError(
                 f"The Spark session of this process runs with {key} = {live.conf.get(key)!r}, "
-                f"and {value!r} is asked for now.",
-                remedy="such a setting holds for a whole process: use another process, or stop_session() first",
+                f"but {value!r} is requested now.",
+                remedy="this setting cannot change while Spark runs: use another process, or call stop_session() first",
             )
         live.spark.conf.set(key, value)
     if log != live.jvm.log:

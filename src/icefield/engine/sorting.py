@@ -161,7 +161,7 @@ class CsvLines:
             values = values_of(cells[self.header.index(column.name)].chunk(0), column.type)
             found.append(values.column)
             for at in values.wrong[good[values.wrong]]:  # the first reason counts
-                malformed[int(lines[at])] = f"malformed: {column.name} is no {column.type}"
+                malformed[int(lines[at])] = f"malformed: {column.name} is not a valid {column.type}"
             undecided[lines[values.unsure[good[values.unsure]]]] = True
             good[values.wrong], good[values.unsure] = False, False
         if not good.all():
@@ -185,7 +185,7 @@ def structure(block: Block, header: bytes = b"") -> tuple[NDArray[np.bool_], dic
     if header:
         near = (lengths >= len(header)) & (lengths <= len(header) + 1) & (first == header[0])
         again = [at for at in np.flatnonzero(near).tolist() if block.text(at) == header]
-        malformed.update(dict.fromkeys(again, "malformed: the header line again"))
+        malformed.update(dict.fromkeys(again, "malformed: repeated header line"))
     return blank, malformed
 
 

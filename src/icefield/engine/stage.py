@@ -152,11 +152,11 @@ class Stage:
     def _update(self, node: Node, step: Step, state: TableState) -> Updated | str:
         """What an update did, or why everything is to be computed instead."""
         if state.beside != (node.name in self.apart):
-            return "its checks or its finish were changed and accepted: its rows no longer tell its measures"
+            return "changed checks or a changed finish= were accepted, so its measures cannot be read from its rows"
         if state.beside and set(self.tables.before(measures_of(node.name)).columns) != {
             *self.measures[node.name].names
         }:
-            return "other measures were accepted than those that are kept beside it"
+            return "changed measures were accepted that differ from the stored ones"
         done = update(self, node, step, state)
         return done if isinstance(done, Updated) else done.told
 
@@ -276,7 +276,7 @@ class Stage:
         if not numbers:
             return ""
         listed = ", ".join(map(str, numbers))
-        return f"the correction voids {plural(about.num_rows, 'decision')} about its rows (repair {listed})"
+        return f"the corrected file invalidates {plural(about.num_rows, 'decision')} about its rows (repair {listed})"
 
     def _write(self, node: Node, step: Step, split: Split) -> None:
         rows = visible(split.good)
@@ -288,7 +288,7 @@ class Stage:
         replaced = step.action != "append" and name in self.tables.branch.base
         if not (split.quarantined or replaced):
             return ()
-        comment = f"Rows that {node.name} did not take, with their reasons."
+        comment = f"Rows that {node.name} rejected, with their reasons."
         if split.bad is None or not split.quarantined:  # nothing waits any more
             return self._emptied(name)
         waiting = to_quarantine(split.bad, self.run, self.started_ms, self.scratch(node) / "to-quarantine")
@@ -493,7 +493,7 @@ class Stage:
 
 def _idle(repairs: Collection[int]) -> str:
     """What is said of repairs that were not applied."""
-    return f"repair {', '.join(map(str, sorted(repairs)))} no longer fits its columns, and its rows wait"
+    return f"repair {', '.join(map(str, sorted(repairs)))} no longer matches the columns; its rows stay in quarantine"
 
 
 def last_read(table: str, states: Mapping[str, TableState]) -> Version:

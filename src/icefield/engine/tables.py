@@ -375,7 +375,7 @@ def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | 
     """Refuses what stored rows cannot follow."""
     types = {field.name: stored_as(field) for field in wanted}
     gone = [field.name for field in now if field.name not in types]
-    told = [f"{field.name} {field.dataType.simpleString()} is gone" for field in now if field.name in gone]
+    told = [f"{field.name} {field.dataType.simpleString()} was removed" for field in now if field.name in gone]
     told += [
         f"{field.name} was {field.dataType.simpleString()} and is now {types[field.name]}"
         for field in now

@@ -73,7 +73,7 @@ class MostChanged:
     @property
     def told(self) -> str:
         """The reason, in words."""
-        return f"{self.touched:,} of {self.keys:,} keys changed" if self.keys else "it had no rows"
+        return f"{self.touched:,} of {self.keys:,} keys changed" if self.keys else "the table was empty"
 
 
 def update(stage: Stage, node: Node, step: Step, state: TableState) -> Updated | MostChanged:
@@ -297,7 +297,7 @@ class _Update:
         if not frames:
             return ()
         waiting = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
-        comment = f"Rows that {self.node.name} did not take."
+        comment = f"Rows that {self.node.name} rejected."
         tables.ready(name, waiting.schema, None, comment, renamed=self.node.renamed)
         tables.overwrite(name, waiting)
         return (name,)

@@ -91,11 +91,11 @@ def _require_origin(node: Node, rows: pa.Table) -> None:
     unknown = rows[ARRIVAL].null_count
     if not unknown:
         return
-    keep = "keep the source's columns: withColumn and drop in place of select, or select('*', ...)"
-    upstream = "mend the rows in the table they come from, or change the function or its checks"
+    keep = "keep the source's columns: use withColumn and drop instead of select, or select('*', ...)"
+    upstream = "fix the rows in the upstream table, or change the function or its checks"
     raise OriginLost(
-        f"{unknown} of the waiting rows of {node.name} have no file and line, so that they could not be told from rows"
-        " that come to wait later",
+        f"{unknown} of the quarantined rows of {node.name} have no file and line, so they cannot be distinguished from"
+        " rows that are quarantined later",
         where=str(node.location),
         remedy=upstream if node.source is None else keep,
     )

@@ -20,9 +20,9 @@ def refuse_unknown_columns(table: Table, edges: tuple[Edge, ...]) -> None:
     for what, column in _named(table):
         if column.lower().startswith("_icefield"):
             raise InvalidName(
-                f"{what} of {table.name} names `{column}`, which icefield keeps for itself",
+                f"{what} of {table.name} refers to `{column}`, which is reserved by icefield",
                 where=str(table.location),
-                remedy="columns beginning with _icefield are never published",
+                remedy="use another column: columns beginning with _icefield are never published",
             )
         if table.columns is not None:
             _must_be_in(table, what, column, [c.name for c in table.columns])
@@ -58,7 +58,7 @@ def _must_not_be_a_slip(table: Table, what: str, column: str, known: list[str]) 
 
 def _unknown(table: Table, what: str, column: str, known: Iterable[str]) -> DeclarationError:
     return UnknownColumn(
-        f"{what} of {table.name} names column `{column}`, which the table does not have",
+        f"{what} of {table.name} refers to column `{column}`, which the table does not have",
         where=str(table.location),
         remedy=did_you_mean(column, known, all_of_them="columns"),
     )

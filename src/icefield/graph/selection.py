@@ -49,10 +49,11 @@ def _union(graph: Graph, expression: str | Sequence[str] | None) -> set[str]:
 def _term(graph: Graph, term: str) -> set[str]:
     match = _TERM.fullmatch(term)
     if match is None or not match["value"]:
-        raise _unknown(term, "names nothing", graph.order)
+        raise _unknown(term, "is not valid", graph.order)
     if match["at"] and match["children"]:
         raise UnknownSelector(
-            f"selector `{term}` has both @ in front and + behind", remedy="@ already takes everything below"
+            f"selector `{term}` has both a leading @ and a trailing +",
+            remedy="drop the +: @ already selects everything downstream",
         )
     found = _matching(graph, match["method"], match["value"], term)
     result = set(found)
@@ -75,10 +76,10 @@ def _matching(graph: Graph, method: str | None, value: str, term: str) -> set[st
         tags = sorted({tag for node in graph.nodes.values() for tag in node.tags})
         found = {name for name, node in graph.nodes.items() if any(fnmatchcase(tag, value) for tag in node.tags)}
         if not found:
-            raise _unknown(term, "is a tag that no table has", tags, "tags")
+            raise _unknown(term, "matches no tag", tags, "tags")
         return found
     if method not in (None, "fqn"):
-        raise _unknown(term, f"uses `{method}:`", ["tag:", "fqn:"], "methods")
+        raise _unknown(term, f"uses the unknown method `{method}:`", ["tag:", "fqn:"], "methods")
     found = _by_name(graph, value, term)
     if not found:
         raise _unknown(term, "matches no table", graph.order)
@@ -95,7 +96,7 @@ def _by_name(graph: Graph, value: str, term: str) -> set[str]:
     named = [name for name in graph.order if last[name] == value]
     if len(named) > 1:
         raise UnknownSelector(
-            f"selector `{term}` may mean any of {', '.join(named)}", remedy=f"write {named[0]}, or *.{value} for all"
+            f"selector `{term}` is ambiguous: {', '.join(named)}", remedy=f"write {named[0]}, or *.{value} for all"
         )
     return set(named) or {name for name in graph.order if name.partition(".")[0] == value}
 

@@ -52,7 +52,7 @@ class Names:
         if len(found) == 1:
             return found[0]
         raise UnknownTable(
-            f"{what} of {table.name} names {word}, which " + ("no file declares" if not found else "is not one table"),
+            f"{what} of {table.name} refers to {word}, which is " + ("ambiguous" if found else "not declared"),
             where=str(table.location),
             remedy=did_you_mean(word, found or self.tables, all_of_them="tables"),
         )
@@ -64,28 +64,28 @@ def wire(table: Table, names: Names) -> tuple[Edge, ...]:
     for key in table.inputs:
         if key not in parameters:
             raise UnknownInput(
-                f"inputs= of {table.name} names `{key}`, but the function has no such parameter without a default",
+                f"inputs= of {table.name} contains `{key}`, but the function has no such parameter without a default",
                 where=str(table.location),
                 remedy=did_you_mean(key, parameters, all_of_them="parameters"),
             )
     edges = tuple(_edge(table, parameter, names) for parameter in parameters)
     if sum(edge.source is not None for edge in edges) > 1:
         raise InvalidOption(
-            f"{table.name} takes rows from two sources",
+            f"{table.name} reads from more than one source",
             where=str(table.location),
-            remedy="give each source a table of its own and unite those",
+            remedy="give each source its own table and union those",
         )
     if isinstance(table.refresh, Keyed) and any(edge.source is not None for edge in edges):
         raise InvalidOption(
-            f"{table.name} takes rows from a source, which can be appended or read in full, not refreshed by key",
+            f"{table.name} reads from a source, which can only be appended or fully refreshed, not refreshed by key",
             where=str(table.location),
-            remedy="let a table with append() take the rows in, and this one read it",
+            remedy="ingest the files in a table with append() and read that table here",
         )
     if isinstance(table.refresh, Keyed) and all(edge.lookup for edge in edges):
         raise InvalidOption(
-            f"{table.name} is refreshed by key, but reads lookups only, which have none",
+            f"{table.name} is refreshed by key, but all of its inputs are lookups, which have no key",
             where=str(table.location),
-            remedy="let one input be no lookup(...), or declare it full()",
+            remedy="make at least one input a plain table instead of lookup(...), or declare the table full()",
         )
     return edges
 
@@ -95,7 +95,7 @@ def _edge(table: Table, parameter: str, names: Names) -> Edge:
     if table.source is not None and parameter == table.parameters[0]:
         if given is not None:
             raise InvalidOption(
-                f"the first parameter `{parameter}` of {table.name} is given by source= and by inputs=",
+                f"the first parameter `{parameter}` of {table.name} is set by both source= and inputs=",
                 where=str(table.location),
                 remedy="keep one of the two",
             )
@@ -118,14 +118,14 @@ def _one(table: Table, parameter: str, word: str, names: Names) -> str:
         return found[0]
     if found:
         raise UnknownInput(
-            f"input `{word}` of {table.name} may be any of {', '.join(found)}",
+            f"input `{word}` of {table.name} is ambiguous: {', '.join(found)}",
             where=str(table.location),
             remedy=f'write inputs={{"{parameter}": "{found[0]}"}}',
         )
     near = nearest(word, (name for name in names.tables if name != table.name), 1)
     edit = f' Then write inputs={{"{parameter}": "{near[0]}"}}, or rename the parameter.' if near else ""
     raise UnknownInput(
-        f"input `{word}` of {table.name} is no table of this project",
+        f"input `{word}` of {table.name} is not a table in this project",
         where=str(table.location),
         remedy=did_you_mean(word, (n for n in names.tables if n != table.name), all_of_them="tables") + edit,
     )
@@ -142,16 +142,16 @@ def _declared_by(table: Table, parameter: str, function: Any, names: Names) -> s
         f"inputs[{parameter!r}] of {table.name} is the function {called}, which declares "
         + (", ".join(found) if found else "no table"),
         where=str(table.location),
-        remedy=f'write the table\'s name, as in inputs={{"{parameter}": "{found[0] if found else "schema.table"}"}}',
+        remedy=f'write the table name, as in inputs={{"{parameter}": "{found[0] if found else "schema.table"}"}}',
     )
 
 
 def self_reference(table: Table) -> DeclarationError:
     """The refusal of a table that reads itself."""
     return CyclicTables(
-        f"{table.name} reads itself: a rebuild would then not give the same rows",
+        f"{table.name} reads itself, so a rebuild would not produce the same rows",
         where=str(table.location),
-        remedy="read the table it is made from; append() already keeps what earlier runs added",
+        remedy="read the table it is built from; append() already keeps the rows of earlier runs",
     )
 
 
@@ -185,7 +185,8 @@ def _circle(left: list[str], inputs: Mapping[str, tuple[str, ...]], tables: Mapp
         path.append(next(name for name in inputs[path[-1]] if name in left))
     circle = path[path.index(path[-1]) :][::-1]
     return CyclicTables(
-        f"tables read one another in a circle: {' -> '.join(circle)}",
+        f"tables depend on each other in a cycle: {' -> '.join(circle)}",
         where=", ".join(str(tables[name].location) for name in circle[:-1]),
-        remedy="let one of them read something further up; checks across tables are no edges and may look back",
+        remedy="let one of them read a table further upstream; checks across tables are not edges and may refer to"
+        " downstream tables",
     )

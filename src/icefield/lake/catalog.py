@@ -282,7 +282,7 @@ class Catalog:
             raise LakeError(
                 f"the catalog cannot be used: {error}",
                 where=str(self.path),
-                remedy="see that it is a whole SQLite database, that this user may write it and that the disk has room",
+                remedy="check that the database is intact, that this user can write it and that the disk is not full",
             ) from error
 
     @contextmanager

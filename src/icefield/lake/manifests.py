@@ -34,7 +34,7 @@ def _listed(location: str) -> list[Any]:
     except OSError as error:
         raise _damaged(location, error.strerror or str(error)) from error
     except (ValueError, EOFError) as error:
-        raise _damaged(location, f"it is no Avro file: {error}") from error
+        raise _damaged(location, f"it is not an Avro file: {error}") from error
 
 
 def _damaged(location: str, told: str) -> LakeDamaged:

@@ -28,7 +28,7 @@ ROWS_ADDED, ROWS_REMOVED = "icefield.rows-added", "icefield.rows-removed"
 DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
 _KEEP_METADATA_LOG = 100
 #: What to do about a file that is gone.
-RESTORE = "bring it back from a copy (icefield removes no file that the lake names); icefield doctor looks for more"
+RESTORE = "restore the file from a backup (icefield never removes files in use); check for more with icefield doctor"
 
 
 def local_path(location: str) -> Path:

@@ -58,7 +58,7 @@ class Wholeness:
         except OSError as error:
             self.damages.append(Damage(table=table, file=location, told=error.strerror or str(error)))
         except (ValueError, EOFError, KeyError) as error:
-            self.damages.append(Damage(table=table, file=location, told=f"it is no Avro file: {error}"))
+            self.damages.append(Damage(table=table, file=location, told=f"it is not an Avro file: {error}"))
 
     def _look_at_file(self, table: str, file: dict[str, Any]) -> None:
         self.files += 1

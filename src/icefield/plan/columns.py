@@ -46,7 +46,7 @@ def refuse_changed_columns(node: Node, state: TableState) -> None:
         if declared.get(name) not in (None, kind) and name not in gone
     ]
     if gone or other:
-        raise schema_changed(node, [*(f"{name} {stored[name]} is gone" for name in gone), *other], gone, declared)
+        raise schema_changed(node, [*(f"{name} {stored[name]} was removed" for name in gone), *other], gone, declared)
 
 
 def schema_changed(
@@ -58,11 +58,11 @@ def schema_changed(
     if len(gone) == 1 and node is not None:
         (old,) = gone
         new = next(iter(declared), "new_name")
-        renamed = f'; a column that only has another name now is told by table(..., renamed={{"{new}": "{old}"}})'
+        renamed = f'; if a column was only renamed, declare table(..., renamed={{"{new}": "{old}"}})'
     return SchemaChanged(
-        f"the columns of {name} do not fit the rows that are stored: {'; '.join(told)}",
+        f"the columns of {name} are incompatible with the stored rows: {'; '.join(told)}",
         where=str(node.location) if node else table,
-        remedy=f"bring the old columns back, or build it and what reads it anew: icefield run --select {name}+"
+        remedy=f"restore the old columns, or rebuild the table and everything downstream: icefield run --select {name}+"
         f" --full-refresh{renamed}",
     )
 

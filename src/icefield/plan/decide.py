@@ -150,11 +150,11 @@ def _rest(node: Node, state: TableState, arrivals: Arrivals | None) -> Step:
         return Step(
             table=node.name,
             action="note",
-            reason=f"{_files(arrivals.touched)} touched, content equal",
+            reason=f"{_files(arrivals.touched)} touched, content unchanged",
             arrivals=arrivals,
         )
     if state.meddled:
-        return Step(table=node.name, action="note", reason="rows that someone else changed accepted", arrivals=arrivals)
+        return Step(table=node.name, action="note", reason="rows changed outside icefield accepted", arrivals=arrivals)
     if state.fingerprint != node.fingerprint or state.checks_fingerprint != node.checks_fingerprint:
         return Step(table=node.name, action="note", reason="new code accepted without a rebuild", arrivals=arrivals)
     return Step(table=node.name, action="none", reason="up to date", arrivals=arrivals)
@@ -184,7 +184,7 @@ def _asked_reason(node: Node, state: TableState, wishes: Wishes) -> str:
     if state.checks_fingerprint != node.checks_fingerprint and node.name not in wishes.accept:
         return "its checks changed"
     if state.meddled and node.name not in wishes.accept:
-        return "someone else changed its rows"
+        return "its rows were changed outside icefield"
     return ""
 
 
@@ -198,7 +198,7 @@ def _gone(arrivals: Arrivals) -> list[str]:
     if not arrivals.gone:
         return []
     count = "1 file" if len(arrivals.gone) == 1 else f"{len(arrivals.gone)} files"
-    return [f"{count} gone" + (f": {_files(arrivals.gone)}" if len(arrivals.gone) <= _NAMED_AT_MOST else "")]
+    return [f"{count} removed" + (f": {_files(arrivals.gone)}" if len(arrivals.gone) <= _NAMED_AT_MOST else "")]
 
 
 def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, TableState]) -> str:
@@ -211,19 +211,21 @@ def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, Tabl
     if _is_what_was_read(now, consumed):
         return ""
     if now.meddled:
-        return f"someone else changed the rows of {edge.table}"
+        return f"the rows of {edge.table} were changed outside icefield"
     if consumed.is_meddled:
-        return f"it read rows of {edge.table} that someone else had changed"
+        return f"it read rows of {edge.table} that had been changed outside icefield"
     if edge.lookup and not (edge.on and isinstance(node.refresh, ByKey)):
         return f"the lookup {edge.table} changed"
     if consumed.epoch != now.version.epoch:
         return f"{edge.table} was rebuilt"
     if now.changes is None:
         unbroken = _only_appends(now, consumed.snapshot)
-        return "" if unbroken else f"{edge.table} has no unbroken history of appends since"
+        return "" if unbroken else f"{edge.table} has no continuous history of appends since it was last read"
     if isinstance(node.refresh, Append):
-        return f"{edge.table} may have changed rows that were there before"
-    return "" if consumed.number >= now.changes else f"what {edge.table} changed since is no longer told"
+        return f"{edge.table} may have changed existing rows"
+    if consumed.number >= now.changes:
+        return ""
+    return f"the changelog of {edge.table} no longer covers the changes since it was last read"
 
 
 def read_by_all(table: TableState, followers: Iterable[TableState]) -> int:
@@ -255,9 +257,9 @@ def _policy(node: Node) -> str:
 def _refuse_changed_files(node: Node, arrivals: Arrivals) -> None:
     if arrivals.changed and _policy(node) == "fail":
         raise FileChanged(
-            f"{_files(arrivals.changed)}, taken in before, now has other content",
+            f"the content of {_files(arrivals.changed)} has changed since ingestion",
             where=f"{node.name}, {node.location}",
-            remedy='give a correction a new name, or say what to do: files(..., changed="replace" or "ignore")',
+            remedy='give the corrected file a new name, or declare files(..., changed="replace" or "ignore")',
         )
 
 
@@ -265,9 +267,9 @@ def _refuse_empty_landing(node: Node, arrivals: Arrivals) -> None:
     """A disk that is not mounted looks like a folder from which everything was deleted."""
     if arrivals.gone and not arrivals.landed:
         raise AllFilesGone(
-            f"{_gone(arrivals)[0]}, and no other is there; the rows of {node.name} are left as they are",
+            f"{_gone(arrivals)[0]}, and no other files are left; the rows of {node.name} were not changed",
             where=f"{node.name}, {node.location}",
-            remedy="bring the files back (is their disk mounted?); if all rows are to go, leave an empty file there",
+            remedy="restore the files (is their disk mounted?); to remove all rows, leave an empty file there",
         )
 
 
@@ -276,7 +278,7 @@ def _way_out(
 ) -> str:
     """What else can be done where a rebuild lacks files, "" if only the author can tell."""
     if node.name in wishes.replay:  # it has nothing to accept, and until then its rows just wait
-        return "and try again: a replay or discard reads all files of its table; the rows wait as they are until then"
+        return "and try again: a replay or discard reads all files of the table; until then the rows stay in quarantine"
     accepting = replace(wishes, accept=wishes.accept | {node.name})
     if _rebuild_reason(node, state, inputs, arrivals, accepting):
         return ""
@@ -287,15 +289,16 @@ def _require_files(node: Node, arrivals: Arrivals, due: str, otherwise: str = ""
     """A rebuild must read what was read before; a correction is read only where the author said `replace`."""
     if arrivals.changed and _policy(node) == "ignore":
         raise FileChanged(
-            f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.changed)} has other content than was taken in",
+            f"{node.name} must be rebuilt ({due}), but the content of {_files(arrivals.changed)} has changed since"
+            " ingestion",
             where=f"{node.name}, {node.location}",
-            remedy="bring the old content back, " + (otherwise or 'or take this in: files(..., changed="replace")'),
+            remedy="restore the old content, " + (otherwise or 'or ingest the new one: files(..., changed="replace")'),
         )
     if arrivals.missing:
         raise FileMissing(
-            f"{node.name} is to be rebuilt ({due}), but {_files(arrivals.missing)}, once taken in, is not there",
+            f"{node.name} must be rebuilt ({due}), but {_files(arrivals.missing)}, ingested earlier, cannot be found",
             where=f"{node.name}, {node.location}",
-            remedy="bring the files back, " + (otherwise or 'or let their rows go: files(..., deleted="withdraw")'),
+            remedy="restore the files, " + (otherwise or 'or remove their rows: files(..., deleted="withdraw")'),
         )
 
 

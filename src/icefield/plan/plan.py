@@ -76,7 +76,7 @@ def _step(
 ) -> Step:
     stopped = [name for name in node.needs if name in steps and steps[name].action == "refused"]
     if stopped:
-        return Step(table=node.name, action="none", reason=f"waits for {', '.join(stopped)}", arrivals=arrivals)
+        return Step(table=node.name, action="none", reason=f"waiting for {', '.join(stopped)}", arrivals=arrivals)
     try:
         step = _possible(node, states, arrivals, steps, wishes)
         if step.action not in ("none", "build") and node.name in states and not wishes.full_refresh:
@@ -98,7 +98,7 @@ def _possible(
     pending = [name for name in node.needs if name in steps and steps[name].action not in ("none", "note")]
     absent = [name for name in node.needs if name not in states and name not in pending]
     if absent:
-        told = f"waits for {', '.join(absent)}, which was never built and is not selected"
+        told = f"waiting for {', '.join(absent)} (never built and not selected)"
         return Step(table=node.name, action="none", reason=told, arrivals=arrivals)
     if not pending:
         return decide(node, states.get(node.name), known, arrivals, wishes)
@@ -111,7 +111,7 @@ def _possible(
         settled = decide(node, state, known, arrivals, wishes)
         if settled.action == "rebuild":
             return Step(table=node.name, action="rebuild", reason=settled.reason, known=False, arrivals=arrivals)
-    reason = f"{', '.join(pending)} changes"
+    reason = f"changes in {', '.join(pending)}"
     return Step(table=node.name, action=_expected(node, pending, steps), reason=reason, known=False, arrivals=arrivals)
 
 

@@ -70,7 +70,7 @@ def find_project(path: Path | str = ".") -> Path:
             return folder
     raise NoProject(
         f"there is no {FILE} in {start} or in any folder above it",
-        remedy="go into a project, name one with -p DIR, or make one with: icefield init DIR",
+        remedy="change to a project folder, name one with -p DIR, or create one: icefield init DIR",
     )
 
 
@@ -80,7 +80,7 @@ def read_config(root: Path, profile: str | None = None) -> Config:
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as problem:
-        raise InvalidConfig(f"{FILE} is no TOML: {problem}", where=FILE, remedy="mend that line") from None
+        raise InvalidConfig(f"{FILE} is not valid TOML: {problem}", where=FILE, remedy="fix that line") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidConfig(f"{FILE} cannot be read: {problem}", where=str(file), remedy="check the file") from None
     _only(content, TOP_KEYS, "")
@@ -103,7 +103,7 @@ def table_files(config: Config) -> tuple[Path, ...]:
         matches = sorted(path for path in config.root.glob(pattern) if path.is_file())
         if not any(sign in pattern for sign in "*?[") and not matches:
             near = did_you_mean(pattern, (p.name for p in config.root.glob("*.py")), all_of_them="Python files here")
-            raise _wrong(f"tables names {pattern}, which does not exist", near)
+            raise _wrong(f"tables lists {pattern}, which does not exist", near)
         for path in matches:
             if pattern == path.name or not any(path.match(other) for other in NOT_TABLES):
                 found[path] = None
@@ -146,7 +146,7 @@ def _spark_value(key: str, value: object, profile: str) -> str:
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise _wrong(f"[profile.{profile}.spark] {key} = {value!r} is no text", "Spark's settings are texts or numbers")
+    raise _wrong(f"[profile.{profile}.spark] {key} = {value!r} is not valid", "write a string, a number, true or false")
 
 
 def _expanded(content: Mapping[str, Any], section: str) -> dict[str, Any]:
@@ -174,14 +174,14 @@ def _variable(name: str, place: str) -> str:
 def _table(content: Mapping[str, Any], key: str, section: str) -> dict[str, Any]:
     value = content.get(key, {})
     if not isinstance(value, dict):
-        raise _wrong(f"{key} = {value!r} is no section", f"write {section} and its keys below")
+        raise _wrong(f"{key} = {value!r} is not a section", f"write {section} and its keys below it")
     return value
 
 
 def _text(content: Mapping[str, Any], key: str, default: str, section: str = "[project]") -> str:
     value = content.get(key, default)
     if not isinstance(value, str) or not value:
-        raise _wrong(f"{section} {key} = {value!r} is no text", f'write {key} = "{default}"')
+        raise _wrong(f"{section} {key} = {value!r} is not a string", f'write {key} = "{default}"')
     return value
 
 
@@ -195,15 +195,17 @@ def _flag(content: Mapping[str, Any], key: str, section: str) -> bool:
 def _patterns(value: object) -> tuple[str, ...]:
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, list) or not all(isinstance(pattern, str) and pattern for pattern in patterns):
-        raise _wrong(f"[project] tables = {value!r} is no list of files", 'write tables = ["bronze.py", "silver.py"]')
+        raise _wrong(
+            f"[project] tables = {value!r} is not a list of files", 'write tables = ["bronze.py", "silver.py"]'
+        )
     return tuple(patterns)
 
 
 def _only(content: Mapping[str, Any], known: tuple[str, ...], section: str) -> None:
     for key in content:
         if key not in known:
-            place = f"{section} has a key" if section else "a section"
-            raise _wrong(f"{place} `{key}` that icefield does not know", did_you_mean(key, known, all_of_them="keys"))
+            place = f"{section} has an unknown key" if section else "unknown section"
+            raise _wrong(f"{place} `{key}`", did_you_mean(key, known, all_of_them="keys"))
 
 
 def _wrong(what: str, remedy: str) -> InvalidConfig:

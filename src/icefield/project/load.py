@@ -104,8 +104,8 @@ def _relative(file: str, root: Path) -> str:
 
 def _remedy(problem: BaseException) -> str:
     if isinstance(problem, ModuleNotFoundError) and problem.name:
-        return f"install {problem.name.partition('.')[0]} beside icefield, or mend the import"
+        return f"install {problem.name.partition('.')[0]} next to icefield, or correct the import"
     return (
-        "mend that line; a file that declares no tables need not be imported: name those that do under"
-        ' [project] in icefield.toml, tables = ["..."]'
+        "correct that line; if the file declares no tables, exclude it by listing those that do under [project] in"
+        ' icefield.toml: tables = ["..."]'
     )

@@ -119,7 +119,7 @@ class Meaning:
     def _function(self, function: FunctionType) -> Any:
         if function is setting:
             raise InvalidSetting(
-                "a table's function calls setting() while it runs, so its value could change unnoticed",
+                "a table's function calls setting() while it runs, so a changed value would go unnoticed",
                 where=str(self.location),
                 remedy="read it once at module level: LIMIT = setting(...), and use LIMIT in the function",
             )
@@ -219,18 +219,18 @@ class Meaning:
 def column_at_load(where: str) -> ColumnAtLoad:
     """The refusal of a Column outside of a function, with the two ways out."""
     return ColumnAtLoad(
-        "a Spark Column is built while the project loads, when there is no Spark yet",
+        "a Spark Column is created while the project loads, before Spark has started",
         where=where,
-        remedy="build it inside of a function, or keep it as SQL text: COMPLETED = \"status = 'completed'\"",
+        remedy="create it inside a function, or keep it as a SQL string: COMPLETED = \"status = 'completed'\"",
     )
 
 
 def udf_at_load(where: str) -> ColumnAtLoad:
     """The refusal of a UDF whose type is text, outside of a function, with the two ways out."""
     return ColumnAtLoad(
-        "a UDF whose type is given as text needs a Spark session, and there is none while the project loads",
+        "a UDF whose type is given as a string needs a Spark session, but there is none while the project loads",
         where=where,
-        remedy="give it a type of pyspark.sql.types, as in @F.udf(IntegerType()), or make the UDF inside of the table's"
+        remedy="use a type from pyspark.sql.types, as in @F.udf(IntegerType()), or create the UDF inside the table's"
         " function",
     )
 

@@ -58,9 +58,9 @@ def load_functions(project: Project) -> Functions:
         opened = project.graph.nodes.get(name)
         if opened is None or opened.fingerprint != node.fingerprint:
             raise ProjectChanged(
-                f"the declaration of {name} changed while icefield was at work",
+                f"the declaration of {name} changed while icefield was running",
                 where=str(node.location),
-                remedy="run the command again: it then works with the files as they are now",
+                remedy="run the command again to use the current files",
             )
     ship_by_value(loaded.package.modules())
     return Functions(loaded.tables)

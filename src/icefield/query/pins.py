@@ -44,9 +44,9 @@ def pin_branch(lake: EmbeddedLake, run: str) -> dict[str, Pin]:
     found = [owner for owner in branches if owner.startswith(run)]
     if len(found) != 1:
         raise UnknownRun(
-            f"{'several runs start' if found else 'no branch is kept of a run that starts'} with `{run}`",
+            f"{'several runs' if found else 'no run'} with a branch {'start' if found else 'starts'} with `{run}`",
             where=str(lake.root),
-            remedy=f"kept: {', '.join(sorted(branches)) or 'none'}; a published run is read with --as-of RUN",
+            remedy=f"runs with a branch: {', '.join(sorted(branches)) or 'none'}; for a published run use --as-of RUN",
         )
     return _pins(lake.pointers(branches[found[0]]))
 
@@ -58,7 +58,7 @@ def pin_as_of(lake: EmbeddedLake, moment: str, read_runs: Callable[[Pin], Sequen
     at_ms = _moment(moment, runs, now)
     then = {name: pin for name, current in now.items() if (pin := _as_of(current, at_ms)) is not None}
     if not then:
-        raise NothingPublished(f"nothing was published yet at {moment}", where=str(lake.root), remedy=_listed(runs))
+        raise NothingPublished(f"nothing had been published by {moment}", where=str(lake.root), remedy=_listed(runs))
     return then
 
 
@@ -103,17 +103,21 @@ def _moment(moment: str, runs: Sequence[tuple[str, str]], now: Mapping[str, Pin]
     found = [(run, status) for run, status in runs if run.startswith(moment)]
     published = [run for run, status in found if status == "published"]
     if len(published) > 1:
-        raise UnknownRun(f"several runs start with `{moment}`: {', '.join(published)}", remedy="write more of the id")
+        raise UnknownRun(
+            f"several runs start with `{moment}`: {', '.join(published)}", remedy="write more characters of the id"
+        )
     if published:
         at_ms = meta.run_published_at(now["ops.runs"].metadata, published[0])
         if at_ms is None:
-            raise UnknownRun(f"the lake as run {published[0]} left it is no longer kept", remedy=_listed(runs))
+            raise UnknownRun(
+                f"the state of the lake after run {published[0]} is no longer available", remedy=_listed(runs)
+            )
         return at_ms
     if found:
         run, status = found[0]
         raise UnknownRun(
             f"run {run} {status}, so it published nothing",
-            remedy=f"see what it staged: icefield sql --run {run} ..., or name another; {_listed(runs)}",
+            remedy=f"look at what it staged: icefield sql --run {run} ..., or choose another run; {_listed(runs)}",
         )
     return _time(moment, runs)
 
@@ -124,7 +128,7 @@ def _time(text: str, runs: Sequence[tuple[str, str]]) -> int:
     except ValueError:
         near = did_you_mean(text, [run for run, status in runs if status == "published"][-12:], all_of_them="runs")
         raise UnknownRun(
-            f"`{text}` is neither a run of this lake nor a time such as 2026-11-15T12:00", remedy=near
+            f"`{text}` is neither a run in this lake nor a time such as 2026-11-15T12:00", remedy=near
         ) from None
     aware = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
     return int(aware.timestamp() * 1000)

@@ -82,7 +82,7 @@ def find_pin(pins: Mapping[str, Pin], name: str) -> Pin:
     if len(found) == 1:
         return found[0]
     raise NoSuchTable(
-        f"{'several tables are called' if found else 'the lake has no table'} `{name}`",
+        f"{'several tables are named' if found else 'the lake has no table'} `{name}`",
         remedy=f"write one of {', '.join(p.table for p in found)}"
         if found
         else did_you_mean(name, pins, all_of_them="tables"),

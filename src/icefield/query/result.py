@@ -78,7 +78,7 @@ class Result:
                     out.writelines(json_rows(self.columns, self.rows()))
             case other:
                 raise UnknownFormat(
-                    f"no format is known for `{other or file.name}`", remedy=f"name the file *{', *'.join(FORMATS)}"
+                    f"unknown file format `{other or file.name}`", remedy=f"name the file *{', *'.join(FORMATS)}"
                 )
         return file
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-DIALECT = "icefield sql speaks DuckDB's SQL (the SQL inside tables is Spark's)"
+DIALECT = "icefield sql uses DuckDB's SQL dialect (tables and checks use Spark SQL)"
 _EXPLAIN = re.compile(r"\s*explain\b(?:\s+analyze\b|\s*\([^)]*\))?", re.IGNORECASE)
 _PLACE = re.compile(r"LINE (\d+): (.*)\n( *)\^")
 _ABSENT = re.compile(r'Table with name "?([^"!]+?)"? does not exist')
@@ -36,20 +36,22 @@ def require_select(db: duckdb.DuckDBPyConnection, text: str) -> None:
 
     statements = db.extract_statements(text)
     if not statements:
-        raise QueryRefused("there is no query in the text", remedy='icefield sql "SELECT * FROM ops.runs"')
+        raise QueryRefused(
+            "the text contains no query", remedy='write one, as in icefield sql "SELECT * FROM ops.runs"'
+        )
     kinds = [statement.type for statement in statements]
     if all(not statement.query for statement in statements):  # PIVOT, which DuckDB itself turns into several
         kinds = kinds[-1:]
     if len(kinds) > 1:
         raise QueryRefused(
-            f"{len(kinds)} statements were given; one query is answered at a time", remedy="send them one by one"
+            f"the text contains {len(kinds)} statements, but only one query is allowed", remedy="run them one by one"
         )
     if kinds[0] == duckdb.StatementType.EXPLAIN and (head := _EXPLAIN.match(text)):
         return require_select(db, text[head.end() :])  # EXPLAIN ANALYZE carries out what it explains
     if kinds[0] != duckdb.StatementType.SELECT:
         raise QueryRefused(
-            f"{kinds[0].name} is not a query: the lake is only read here",
-            remedy="tables change by `icefield run` alone; use --out FILE to keep a result",
+            f"{kinds[0].name} is not a query: icefield sql only reads the lake",
+            remedy="tables are only changed by `icefield run`; use --out FILE to save a result",
         )
     return None
 
@@ -66,13 +68,15 @@ def explain(error: duckdb.Error, tables: Sequence[str]) -> IcefieldError:
     if absent := _ABSENT.search(told):
         name = absent[1]
         return NoSuchTable(
-            f"the lake has no table `{_full(name, told)}`", where=where, remedy=did_you_mean(name, tables)
+            f"the lake has no table `{_full(name, told)}`",
+            where=where,
+            remedy=did_you_mean(name, tables, all_of_them="tables"),
         )
     if isinstance(error, duckdb.PermissionException):
         return QueryRefused(
-            f"a query reads the lake and nothing else. {what}",
+            f"a query can only read the lake: {what}",
             where=where,
-            remedy="read other files with duckdb itself",
+            remedy="use DuckDB itself to read other files",
         )
     hints = [line for line in told.splitlines()[1:] if line.startswith(("Candidate", "Did you mean"))]
     return QueryFailed(what, where=where, remedy="; ".join([*hints, DIALECT]))

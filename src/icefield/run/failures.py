@@ -21,11 +21,11 @@ def check_failed(bad: Sequence[CheckResult], table: str, location: str, run: str
     """The error for checks that did not hold, with the first rows that fail."""
     look = f'icefield sql --run {run} "SELECT * FROM {_looked_at(table, bad)} LIMIT 20"'
     if keep_going:  # what it staged is gone once anything else is published
-        look = f"icefield run -s {table}, without --keep-going; its message has the command"
+        look = f"run `icefield run -s {table}` without --keep-going; its message contains the command"
     return CheckFailed(
         f"{table} was not published: {'; '.join(map(_failed, bad))}",
         where=f"{table}, {location}, run {run}",
-        remedy=f"look at the rows as the run staged them: {look}",
+        remedy=f"inspect the rows that the run staged: {look}",
         rows=[_shown(row) for result in bad for row in result.examples],
     )
 
@@ -36,8 +36,8 @@ def _failed(result: CheckResult) -> str:
         return f"check `{result.check}` could not be evaluated: {result.detail}"
     detail = f", {result.detail}" if result.detail else ""
     if result.kind in ("row", "unique", "references"):
-        return f"check `{result.check}` fails for {plural(result.failed_rows, 'row')}{detail}"
-    return f"check `{result.check}` does not hold{detail}"
+        return f"check `{result.check}` failed for {plural(result.failed_rows, 'row')}{detail}"
+    return f"check `{result.check}` failed{detail}"
 
 
 def _looked_at(table: str, bad: Sequence[CheckResult]) -> str:
@@ -68,17 +68,17 @@ def as_users_error(error: BaseException, table: str, location: str, log: str, ro
         return DiskFull(
             f"the disk filled up while {table} was being written",
             where=f"{table}, {log}",
-            remedy="free some space and run again; what this run wrote is removed then, and the lake is as it was",
+            remedy="free some space and run again; the lake is unchanged, and the next run removes what this one wrote",
         )
     line = line_of(error, root)
     if line and not is_sparks(error):
         return BadFunction(
             f"the function of {table} raised {told(error)}",
             where=f"{table}, {line}",
-            remedy="correct that line; it was called with the rows of this run",
+            remedy="fix that line; the function was called with the rows of this run",
         )
     return TableFailed(
-        f"{table} could not be made: {told(error)}",
+        f"{table} could not be computed: {told(error)}",
         where=f"{table}, {line or location}",
-        remedy=f"correct the function or the data it names; Spark's own log is {log}",
+        remedy=f"fix the function or the data in question; Spark's log is {log}",
     )

@@ -66,7 +66,7 @@ def of_failure(
 def of_deaths(project: str, deaths: Mapping[str, int]) -> Journal:
     """The rows of runs whose process was found gone, by their starts."""
     rows = [_run_row(run, project, "", started_ms, "died") for run, started_ms in deaths.items()]
-    return Journal(runs=[{**row, "error": "its process ended without a word"} for row in rows])
+    return Journal(runs=[{**row, "error": "its process ended without reporting an error"} for row in rows])
 
 
 def _run_row(run: str, project: str, selection: str, started_ms: int, status: str) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def selected(project: Project, select_text: str = "", exclude: str = "") -> tupl
         raise NoTables(
             "the project declares no tables",
             where=str(project.root),
-            remedy="put @table(...) above a function in one of the files that `tables` in icefield.toml names",
+            remedy="put @table(...) above a function in one of the files listed under `tables` in icefield.toml",
         )
     return select(project.graph, select_text, exclude=exclude)
 

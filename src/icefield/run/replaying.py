@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class NothingToReplay(Exception):
-    """No waiting row matches, or none that anything can be done about."""
+    """No quarantined row matches, or none that can be replayed."""
 
     def __init__(self, replayed: tuple[Replayed, ...]) -> None:
-        super().__init__("no waiting row matches")
+        super().__init__("no quarantined row matches")
         self.replayed = replayed
 
 

@@ -134,7 +134,9 @@ class Run:
             for other in self.lake.open_runs():
                 self.listener(RunBeside(run=other.run, pid=other.pid, started_ms=other.started_ms))
         self.lake.create()
-        with tidying("Nothing was published, the lake is as it was; the next run clears what this one left."):
+        with tidying(
+            "Nothing was published and the lake is unchanged; the next run cleans up what this one left behind."
+        ):
             return self._on_a_branch(plan, pointers, begun)
 
     def _on_a_branch(self, plan: Plan, pointers: Mapping[str, str], begun: float) -> RunResult:
@@ -180,7 +182,7 @@ class Run:
             self.traffic = self._traffic(stage)
         if self.order.dry_run:
             return None
-        with self._phase("publish"), tidying("It was about to publish: `icefield ls` tells whether it did."):
+        with self._phase("publish"), tidying("It was about to publish: `icefield ls` shows whether it did."):
             return self._publish(branch, plan, across.relied)
 
     def _start(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor, also: Collection[str] = ()) -> Stage:
@@ -404,7 +406,7 @@ class Run:
         interrupted = isinstance(error, KeyboardInterrupt) or asked()  # what breaks on the way out is no news
         if interrupted:
             done = self.lake.published(self.run)
-            told = "everything was published before" if done else "nothing was published; run again when you like"
+            told = "everything had already been published" if done else "nothing was published; run again at any time"
             error = Interrupted("the run was interrupted", remedy=told)
         elif not isinstance(error, IcefieldError | FailpointError | OSError):
             branch.abandon()
@@ -419,7 +421,7 @@ class Run:
             if begun_to_work and not isinstance(error, RunCleared) and not self.lake.published(self.run):
                 self._record_failure(told)  # the end of a cleared run is noted by whoever cleared it
         except Exception as unrecorded:  # why it failed matters more than why that could not be recorded
-            told = f"{told}\n  and this could not be recorded: {unrecorded}"
+            told = f"{told}\n  this failure could not be recorded: {unrecorded}"
         if interrupted or (isinstance(error, IcefieldError) and not self.staging):  # it could not even begin
             raise error
         return self._result(plan, "failed", begun, None, told)

@@ -88,15 +88,15 @@ class _Verification(Run):
         if state is None:
             return Verdict(table=table, status="not compared", detail="it was never built")
         if state.fingerprint != node.fingerprint:
-            return Verdict(table=table, status="not compared", detail="its code changed: run first")
+            return Verdict(table=table, status="not compared", detail="its code changed: run `icefield run` first")
         listener(table)
         if self.order.full_refresh:
             return compared(stage, node, state, stage.tables.read(table, self.states[table].version.snapshot))
         if node.source is not None:
-            return Verdict(table=table, status="not compared", detail="--deep reads its files again")
+            return Verdict(table=table, status="not compared", detail="only --deep reads its files again")
         gone = [name for name, version in state.inputs.items() if not _is_there(stage, name, version.snapshot)]
         if gone:
-            told = f"the version of {', '.join(gone)} that it consumed is expired"
+            told = f"the version of {', '.join(gone)} that it read has expired"
             return Verdict(table=table, status="not compared", detail=told)
         return compared(stage, node, state, recomputed(stage, node, state))
 

@@ -110,9 +110,9 @@ class Analysis:
             _ = output.columns
         except Exception as error:
             raise BadFunction(
-                f"finish of {node.name} does not fit the measures: {told(error)}",
+                f"finish= of {node.name} does not match its measures: {told(error)}",
                 where=line_of(error, self.root) or str(node.location),
-                remedy=f"it is handed a DataFrame of {', '.join(measures.names)} and returns the table's columns",
+                remedy=f"it receives a DataFrame with {', '.join(measures.names)} and must return the table's columns",
             ) from error
         return output, *prove_finish(node, rows, output)
 
@@ -146,17 +146,17 @@ def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Ma
     except IcefieldError:
         raise
     except Exception as error:
-        what = "does not fit its inputs:" if is_sparks(error) else "raised"
+        what = "does not match its inputs:" if is_sparks(error) else "raised"
         raise BadFunction(
             f"the function of {node.name} {what} {told(error)}",
             where=line_of(error, root) or str(node.location),
-            remedy="correct what it names; the function was called with empty inputs, to learn its columns",
+            remedy="fix the function; it was called with empty inputs to determine its columns",
         ) from error
     if columns is None:
         raise BadFunction(
             f"the function of {node.name} returned {type(output).__name__}, not a DataFrame",
             where=str(node.location),
-            remedy="end the function with `return` and a DataFrame",
+            remedy="return a DataFrame from the function",
         )
     require_once(node, columns)
     if not isinstance(node.refresh, Full):
@@ -171,7 +171,7 @@ def _require_contract(node: Node, schema: StructType) -> None:
     given = [(field.name, field.dataType.simpleString().upper()) for field in schema]
     if given != wanted:
         raise ContractBroken(
-            f"{node.name} gives other columns than `columns=` promises: {_difference(wanted, given)}",
+            f"{node.name} returns columns other than those declared in `columns=`: {_difference(wanted, given)}",
             where=str(node.location),
             remedy="return exactly these names, types and order (cast where needed), or change `columns=`",
         )
@@ -183,8 +183,8 @@ def _type(column: Column) -> str:
 
 def _difference(wanted: list[tuple[str, str]], given: list[tuple[str, str]]) -> str:
     told = [f"{n} {t} is missing" for n, t in wanted if n not in dict(given)]
-    told += [f"{n} {t} is not promised" for n, t in given if n not in dict(wanted)]
-    told += [f"{n} is {t}, promised {dict(wanted)[n]}" for n, t in given if dict(wanted).get(n, t) != t]
+    told += [f"{n} {t} is not declared" for n, t in given if n not in dict(wanted)]
+    told += [f"{n} is {t}, declared {dict(wanted)[n]}" for n, t in given if dict(wanted).get(n, t) != t]
     return "; ".join(told) or f"the order is {', '.join(n for n, _ in given)}"
 
 
@@ -202,9 +202,9 @@ def _require_checks(spark: SparkSession, node: Node, output: DataFrame, schemas:
                 _must_resolve(node, check, empty_frame(spark, schemas[table]), *expressions)
     if splitting(node)[1] and not set(IDENTITY) <= set(output.columns):
         raise OriginLost(
-            f"{node.name} sets duplicates aside, which needs the order of arrival, but its function lets go of it",
+            f"{node.name} rejects duplicates, which needs the order of arrival, but its function drops it",
             where=str(node.location),
-            remedy="keep the source's columns: withColumn and drop in place of select, or select('*', ...)",
+            remedy="keep the source's columns: use withColumn and drop instead of select, or select('*', ...)",
         )
 
 
@@ -238,7 +238,7 @@ def _must_resolve(node: Node, check: Check, frame: DataFrame, *expressions: str)
         raise BadPredicate(
             f"the check `{check.name}` of {node.name} cannot be evaluated: {first_line(error)}",
             where=str(node.location),
-            remedy="correct its SQL; it is Spark SQL over the columns that the table's function returns",
+            remedy="fix its SQL; it is a Spark SQL expression over the columns that the table's function returns",
         ) from error
 
 
@@ -248,7 +248,7 @@ def require_repair(spark: SparkSession, node: Node, schemas: Mapping[str, Struct
         raise BadPredicate(
             f"the repair of {node.name} cannot be applied: {problem}",
             where=f"{node.name}__quarantine",
-            remedy="it is Spark SQL over the table's columns, `reasons` and `line`",
+            remedy="use Spark SQL over the table's columns, `reasons` and `line`",
         )
 
 

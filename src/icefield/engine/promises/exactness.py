@@ -75,9 +75,9 @@ def unordered_in(plan: Tree) -> str | None:
             return found
         is_unordered = tree.name == "Window" and not tree.listed("orderSpec")
         if is_unordered and (found := _unordered(tree.listed("windowExpressions"))):
-            return f"{found} over a window without an order"
+            return f"{found} over a window without orderBy"
         if tree.name == "Deduplicate" and len(tree.listed("keys")) < _width(tree.children[0]):
-            return "dropDuplicates() by some of the columns"
+            return "dropDuplicates() on a subset of the columns"
     return None
 
 

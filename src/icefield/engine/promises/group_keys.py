@@ -116,6 +116,6 @@ def _in_arrow(result: Any, name: str, _place: int, value: Any) -> None:
 
 def _changed(name: str, value: Any) -> GroupKeyChanged:
     return GroupKeyChanged(
-        f"a function that was handed the group {name} = {value} returned rows with another {name}: return the group's"
-        " value, or give the column another name"
+        f"the function received the group {name} = {value} but returned rows with a different {name}: return the"
+        " group's value, or rename the column"
     )

@@ -31,16 +31,16 @@ def require_keys(node: Node, inputs: Mapping[str, DataFrame], schemas: Mapping[s
     for key in node.keys:
         if key not in schemas[node.name].names:
             raise KeyUnknown(
-                f"{node.name} is refreshed by {key}, which its function does not return",
+                f"{node.name} is refreshed by key {key}, which its function does not return",
                 where=str(node.location),
-                remedy=f"let it return a column {key}, or name another key",
+                remedy=f"return a column {key}, or declare a different key",
             )
         kind = schemas[node.name][key].dataType
         if isinstance(kind, (*NESTED, VariantType)):  # no values to group by, for Arrow or for Spark
             raise KeyUnknown(
-                f"{node.name} is refreshed by {key}, which is {kind.simpleString().upper()}: a key is a plain value",
+                f"{node.name} is refreshed by {key} of type {kind.simpleString().upper()}: keys must be plain values",
                 where=str(node.location),
-                remedy="name a column for each of its parts as key, or make a text of it: to_json(...)",
+                remedy="use one key column for each of its fields, or convert it to a string: to_json(...)",
             )
     for edge in node.edges:
         if edge.lookup:
@@ -63,10 +63,10 @@ def _require_key(node: Node, edge: Edge, rows: DataFrame, own: StructType) -> No
     key = missing[0]
     seen = f" ({told[key]})" if told[key] else ""
     raise KeyUnknown(
-        f"{node.name} is refreshed by {key}, which the rows of its input {edge.table} do not tell{seen}",
+        f"{node.name} is refreshed by key {key}, which cannot be determined for rows of its input {edge.table}{seen}",
         where=str(node.location),
-        remedy=f'say where it is, inputs={{"{edge.parameter}": ref("{edge.table}", {key}="...")}}, or that all of it is'
-        f' passed to every key: lookup("{edge.table}")',
+        remedy=f'map the key, inputs={{"{edge.parameter}": ref("{edge.table}", {key}="...")}}, or pass the whole table'
+        f' to every key: lookup("{edge.table}")',
     )
 
 
@@ -78,10 +78,10 @@ def _require_same_kind(
         times = isinstance(kind, DatetimeType) or isinstance(own[key].dataType, DatetimeType)
         if times and kind != own[key].dataType:
             raise KeyUnknown(
-                f"{node.name} is refreshed by {key}, which is {told[key]} in the rows of {edge.table} and of type"
-                f" {kind.simpleString().upper()}, but its function gives {own[key].dataType.simpleString().upper()}",
+                f"{node.name} is refreshed by key {key}, which is {told[key]} in {edge.table}, of type"
+                f" {kind.simpleString().upper()}, but its function returns {own[key].dataType.simpleString().upper()}",
                 where=str(node.location),
-                remedy="let the function and the declaration make the key in the same way",
+                remedy="compute the key the same way in the function and in the declaration, with the same type",
             )
 
 
@@ -91,16 +91,16 @@ def _require_carried(node: Node, edge: Edge, schemas: Mapping[str, StructType]) 
         assert edge.table is not None
         if column not in schemas[edge.table].names or not any(column in schemas[t].names for t in keyed):
             raise KeyUnknown(
-                f'lookup("{edge.table}", on="{column}") of {node.name}: both {edge.table} and an input with the key'
+                f'lookup("{edge.table}", on="{column}") of {node.name}: both {edge.table} and a keyed input'
                 f" must have the column {column}",
                 where=str(node.location),
-                remedy="name a column that both have, or leave `on` out: then a change of it rebuilds the table",
+                remedy="name a column that both have, or omit `on`: then any change to the lookup rebuilds the table",
             )
     if not any(set(edge.on) <= set(schemas[table].names) for table in keyed):
         raise KeyUnknown(
-            f'lookup("{edge.table}", on={list(edge.on)}) of {node.name}: one input with the key must have all of them',
+            f'lookup("{edge.table}", on={list(edge.on)}) of {node.name}: one keyed input must have all these columns',
             where=str(node.location),
-            remedy="join the inputs in a table of its own first, or leave `on` out: then a change of it rebuilds the"
+            remedy="join the inputs in a separate table first, or omit `on`: then any change to the lookup rebuilds the"
             " table",
         )
 
@@ -111,11 +111,11 @@ def require_unasked(node: Node, inputs: Mapping[str, DataFrame], asked: Sequence
     for method, frame in asked:
         if not some.isdisjoint(_ranges(frame)):
             raise PromiseBroken(
-                f"the function of {node.name} asks Spark for a result by {method} while it is called: refreshed by"
-                f" {node.refresh.kind}, it would be that of some rows only",
+                f"the function of {node.name} calls the Spark action {method}: with {node.refresh.kind}(), the function"
+                " receives only some of the rows, so the result would be incomplete",
                 where=str(node.location),
-                remedy="let it only return a DataFrame; what it asks for can be a table of its own that is passed as"
-                " lookup(...); or declare it full()",
+                remedy="only return a DataFrame; compute the value in a separate table and pass it as lookup(...), or"
+                " declare the table full()",
             )
 
 
@@ -132,10 +132,10 @@ def require_exact_checks(node: Node, rows: DataFrame) -> None:
         alone = empty_frame(rows.sparkSession, rows.schema).where(check.predicate)
         if changing := changing_in(tree_of(alone)):
             raise NotExact(
-                f"the check `{check.name}` of {node.name} calls {changing}, which gives another value in each run, so"
-                " that a row that is set aside today would be taken when the table is built again",
+                f"the check `{check.name}` of {node.name} calls {changing}, which returns a different value in each"
+                " run, so a row that is rejected today could be accepted when the table is rebuilt",
                 where=str(node.location),
-                remedy="compare with ingested_at, which sources hand over, or let the check only tell:"
+                remedy="compare with the column ingested_at, which sources provide, or make the check a warning:"
                 ' otherwise="warn"',
             )
 
@@ -149,10 +149,10 @@ def measured(node: Node, output: DataFrame) -> StructType:
         gone = [f"{name} is missing" for name in wanted if name not in schema.names]
         more = [f"{name} is neither key nor measure" for name in schema.names if name not in wanted]
         raise PromiseBroken(
-            f"{node.name} accumulates, but its function gives other columns than its keys and measures:"
+            f"the function of {node.name} must return exactly the keys and measures of accumulate():"
             f" {'; '.join([*gone, *more])}",
             where=str(node.location),
-            remedy="name each measure and how it merges; columns made from measures belong into finish=",
+            remedy="declare how each measure merges; compute columns that are derived from measures in finish=",
         )
     for name, how in node.refresh.measures.items():
         if how == "sum":
@@ -165,23 +165,23 @@ def _require_sum(node: Node, name: str, output: DataFrame) -> None:
     told = kind.simpleString().upper()
     if not isinstance(kind, NumericType):
         raise PromiseBroken(
-            f"{node.name} adds up {name}, which is {told}",
+            f"{node.name} sums {name}, which is {told}",
             where=str(node.location),
-            remedy='only numbers are added up: merge it by "min", "max", "first" or "last"',
+            remedy='only numbers can be summed: merge it with "min", "max", "first" or "last"',
         )
     if isinstance(kind, DoubleType | FloatType):
         raise NotExact(
-            f"{node.name} adds up {name}, which is {told}: the sum of such numbers depends on their order, so that"
-            " merging it is not exact",
+            f"{node.name} sums {name}, which is {told}: a floating-point sum depends on the order of rows, so merging"
+            " it is not exact",
             where=str(node.location),
             remedy=f"sum it as DECIMAL, or {_by_key(node)}",
         )
     if isinstance(kind, DecimalType) and output.sparkSession.conf.get("spark.sql.ansi.enabled") != "true":
         raise NotExact(
-            f"{node.name} adds up {name}, which is {told}: without spark.sql.ansi.enabled a sum that is too large is"
-            " NULL, and nothing can be added to it",
+            f"{node.name} sums {name}, which is {told}: without spark.sql.ansi.enabled a sum that overflows becomes"
+            " NULL and cannot be merged any more",
             where=str(node.location),
-            remedy=f"leave spark.sql.ansi.enabled on, or {_by_key(node)}",
+            remedy=f"keep spark.sql.ansi.enabled on, or {_by_key(node)}",
         )
 
 

@@ -45,9 +45,9 @@ _SAME = frozenset(
 _CONSTANT = frozenset(["OneRowRelation", "LocalRelation", "Range", "LogicalRDD", "EmptyRelation"])
 #: Steps that choose among all rows, in the words of an author.
 _CHOOSING = {
-    "GlobalLimit": "takes only some of the rows (limit)",
+    "GlobalLimit": "keeps only some of the rows (limit)",
     "Offset": "skips some of the rows (offset)",
-    "Tail": "takes only the last rows (tail)",
+    "Tail": "keeps only the last rows (tail)",
     "Sample": "takes a sample of the rows",
 }
 #: Functions of Python's that see one row at a time.
@@ -57,7 +57,7 @@ _LEFT = ("LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin")
 
 
 class Refusal(Exception):
-    """A step that lets rows of different anchors meet, or that cannot be followed.
+    """A step that combines rows of different anchors, or that cannot be analysed.
 
     `what` completes "its function ...". `anchor` is what could not be kept apart. `known` tells whether the plan shows
     it to be wrong; if not, an author may vouch for it.
@@ -155,7 +155,7 @@ class Lineage:
         self._numbers = itertools.count()
 
     def rows(self, step: Tree) -> Rows:
-        """The rows that a step gives; a step that lets rows of different anchors meet is refused."""
+        """The rows that a step gives; a step that combines rows of different anchors is refused."""
         if (given := self._input(step)) is not None:
             return given
         self.require_plain_expressions(step)
@@ -171,7 +171,7 @@ class Lineage:
             return Rows(_outputs(step, below))
         if step.name in _CHOOSING:
             raise Refusal(step, _CHOOSING[step.name], _first(below))
-        raise Refusal(step, f"does something that icefield cannot follow ({step.name})", _first(below), known=False)
+        raise Refusal(step, f"contains a step that icefield cannot analyse ({step.name})", _first(below), known=False)
 
     # -- leaves
 
@@ -230,7 +230,7 @@ class Lineage:
         rows = self.rows(step.children[0])
         generator = step.one("generator")
         if rows.anchors and generator is not None and generator.name == "PythonUDTF":
-            raise Refusal(step, "calls a Python table function", _first([rows]), known=False)
+            raise Refusal(step, "calls a Python user-defined table function", _first([rows]), known=False)
         return replace(rows, columns=(*rows.columns, *_columns(step.listed("generatorOutput"))))
 
     def _expand(self, step: Tree) -> Rows:
@@ -284,7 +284,7 @@ class Lineage:
         self._require_apart(step, rows, by, "groups by {by} in Python")
         function = step.one("functionExpr")
         if rows.anchors and (function is None or function.fields.get("evalType") != _GROUPED_MAPS[step.name]):
-            raise Refusal(step, f"calls Python in a way that icefield cannot follow ({step.name})", known=False)
+            raise Refusal(step, f"calls Python in a way that icefield cannot analyse ({step.name})", known=False)
         names = {entry.fields["name"]: entry.id for entry in outputs}
         same = {column(e.id): {column(names[e.fields["name"]])} for e in by if e.fields["name"] in names}
         return rows.through(same, _columns(outputs))
@@ -301,7 +301,7 @@ class Lineage:
         if not any(rows.anchors for rows in below):
             return below[0]
         if not all(rows.main for rows in below):
-            raise Refusal(step, "adds rows that come from none of its keyed inputs (union)", _first(below))
+            raise Refusal(step, "adds rows that do not come from a keyed input (union)", _first(below))
         named = [self._under(rows, below[0].columns) for rows in below]
         anchors = {
             anchor: {part: frozenset.intersection(*(r.anchors[anchor][part] for r in named)) for part in parts}
@@ -315,16 +315,20 @@ class Lineage:
         if not left.anchors and not right.anchors:
             return left
         if not left.main:
-            raise Refusal(step, "compares rows of a lookup with those of another input", _first([left, right]))
+            raise Refusal(
+                step,
+                "compares rows of a lookup with another input (INTERSECT or EXCEPT)",
+                _first([left, right]),
+            )
         other = self._under(right, left.columns)
-        self._require_told(step, left, "compares whole rows of two inputs")
+        self._require_told(step, left, "compares whole rows of two inputs (INTERSECT or EXCEPT)")
         if right.main:
             shared = {part: left.anchors[KEY][part] & other.anchors[KEY][part] for part in left.anchors.get(KEY, {})}
             if ROW in left.anchors or not all(shared.values()):
-                raise Refusal(step, "compares whole rows of two inputs, which do not show the key")
+                raise Refusal(step, "compares whole rows of two inputs (INTERSECT or EXCEPT) without the key")
             return replace(left, anchors={**left.anchors, KEY: shared})
         if right.anchors:
-            raise Refusal(step, "compares whole rows with those of a lookup", _first([right]))
+            raise Refusal(step, "compares whole rows with the rows of a lookup (INTERSECT or EXCEPT)", _first([right]))
         return left
 
     @staticmethod
@@ -354,25 +358,25 @@ class Lineage:
         if left.main or right.main:
             main, other = (left, right) if left.main else (right, left)
             if not join.preserves(main):
-                raise Refusal(step, f"keeps rows of a lookup that no row matches ({join.spelled})", _first([main]))
+                raise Refusal(step, f"keeps unmatched rows of a lookup ({join.spelled})", _first([main]))
             self._require_carried(step, join, main, other)
             return join.with_columns_of_both(main)
         if left.anchors and right.anchors:
             if join.kind not in ("Inner", "Cross"):
-                raise Refusal(step, f"joins two lookups by {join.spelled}", _first([left]))
+                raise Refusal(step, f"joins two lookups with a {join.spelled}", _first([left]))
             return Rows(join.columns, {**left.anchors, **right.anchors})
         anchored = left if left.anchors else right
         if anchored.anchors and not join.preserves(anchored):
-            raise Refusal(step, f"keeps rows that no row of a lookup matches ({join.spelled})", _first([anchored]))
+            raise Refusal(step, f"keeps rows without a match in a lookup ({join.spelled})", _first([anchored]))
         return Rows(join.columns, anchored.anchors)
 
     def _require_equal_keys(self, step: Tree, join: _Join) -> None:
         if ROW in join.left.anchors:
-            raise Refusal(step, "joins rows that arrive with rows that may arrive later", ROW)
+            raise Refusal(step, "joins two inputs whose matching rows may arrive in different runs", ROW)
         left, right = join.left.anchors[KEY], join.right.anchors[KEY]
         for part in left:
             if not any(p.left in left[part] and p.right in right[part] for p in join.pairs):
-                what = f"joins two keyed inputs {join.told}, which does not compare the key `{part}` of both"
+                what = f"joins two keyed inputs {join.told}, but not on the key `{part}` of both"
                 raise Refusal(step, what)
 
     def _require_carried(self, step: Tree, join: _Join, main: Rows, other: Rows) -> None:
@@ -406,13 +410,13 @@ class Lineage:
             except Refusal as refusal:
                 anchors = refusal.anchor
             if anchors is not None:
-                raise Refusal(step, f"compares rows with a subquery over {self._sources(plan)}", anchors)
+                raise Refusal(step, f"uses a subquery over {self._sources(plan)}", anchors)
         if step.name in _GROUPED_MAPS or "functionExpr" in step.fields:
             return
         for expression in step.expressions():
             if expression.name == "PythonUDF" and expression.fields.get("evalType") not in _ROW_BY_ROW:
                 called = expression.fields.get("name")
-                raise Refusal(step, f"calls a vectorised Python function on batches of rows ({called})", known=False)
+                raise Refusal(step, f"calls a vectorised Python UDF on batches of rows ({called})", known=False)
 
     def _sources(self, plan: Tree) -> str:
         """The inputs that a query reads, as the author calls them."""
@@ -467,7 +471,7 @@ class _Join:
         """What rows meet by, for a message."""
         names = {**self.left.names, **self.right.names}
         listed = [f"{shown(p.left, names)} = {shown(p.right, names)}" for p in self.pairs]
-        return f"on {' and '.join(listed)}" if listed else "without an equality of columns"
+        return f"on {' and '.join(listed)}" if listed else "without an equality condition"
 
     def preserves(self, side: Rows) -> bool:
         """Whether every row that comes out belongs to a row of this side."""
@@ -491,7 +495,7 @@ class _Join:
         elif self.kind == "FullOuter":
             keys = {part: _either(left[part], right[part]) for part in left}
         else:
-            raise Refusal(self.step, f"joins by {self.spelled}, which icefield cannot follow", known=False)
+            raise Refusal(self.step, f"uses a {self.spelled}, which icefield cannot analyse", known=False)
         optional = [self.kind in ("RightOuter", "FullOuter"), self.kind in (*_LEFT, "FullOuter")]
         carried = [
             replace(one, optional=one.optional or lost)

@@ -29,7 +29,7 @@ def require_merging(step: Tree, name: str, how: str, entry: Tree) -> None:
     if not (_is_linear(value) if how == "sum" else _is_monotone(value, how)):
         told = str(entry.fields.get("sql", name))
         in_python = any(one.name == "PythonUDAF" for one in value.walk())
-        raise Refusal(step, f"computes `{name}` as {told}, which does not merge by {how}", known=not in_python)
+        raise Refusal(step, f'computes `{name}` as {told}, which cannot be merged with "{how}"', known=not in_python)
 
 
 def _is_linear(value: Tree) -> bool:

@@ -27,9 +27,9 @@ def require_once(node: Node, columns: Sequence[str]) -> None:
     times = Counter(name.lower() for name in columns)
     if several := [name for name in dict.fromkeys(columns) if times[name.lower()] > 1]:
         raise BadFunction(
-            f"the function of {node.name} gives more than one column {several[0]}",
+            f"the function of {node.name} returns more than one column named {several[0]}",
             where=str(node.location),
-            remedy='name what both sides of a join have, join(other, ["id", ...]), or drop or rename one of them',
+            remedy='join on column names, join(other, ["id", ...]), or drop or rename one of the columns',
         )
 
 
@@ -38,16 +38,16 @@ def require_columns(node: Node, schema: StructType) -> None:
     for field in schema:
         if "." in field.name or "`" in field.name:
             raise InvalidName(
-                f"{node.name} has a column `{field.name}`: a dot leads into a struct, and a backtick ends a name",
+                f"{node.name} has a column named `{field.name}`: dots and backticks are not allowed in column names",
                 where=str(node.location),
                 remedy=f'rename it: withColumnRenamed("{field.name}", "{re.sub("[.`]+", "_", field.name)}")',
             )
         if isinstance(field.dataType, StringType) and field.dataType.collation != "UTF8_BINARY":
             raise ContractBroken(
                 f"the column {field.name} of {node.name} has the collation {field.dataType.collation}, which Iceberg"
-                " does not keep",
+                " cannot store",
                 where=str(node.location),
-                remedy="collate texts where they are compared, or store lower(...) of them",
+                remedy="apply the collation where strings are compared, or store lower(...) of the column",
             )
     for column in node.volatile:
         _require_own(node, "volatile=", column, schema)
@@ -62,10 +62,10 @@ def require_same_columns(node: Node, have: StructType, given: StructType) -> Non
         has = [f"{name} {kind}" for name, kind in old.items() if new.get(name) != kind]
         gives = [f"{name} {kind}" for name, kind in new.items() if old.get(name) != kind]
         raise SchemaChanged(
-            f"the function of {node.name} gives {', '.join(gives) or 'nothing'} where the table has"
+            f"the function of {node.name} returns {', '.join(gives) or 'nothing'}, but the table has"
             f" {', '.join(has) or 'nothing'}",
             where=str(node.location),
-            remedy=f"it has to be computed anew: icefield run --select {node.name} --full-refresh",
+            remedy=f"rebuild the table: icefield run --select {node.name} --full-refresh",
         )
 
 
@@ -92,9 +92,9 @@ def _require_own(node: Node, what: str, column: str, schema: StructType) -> None
     name = column.partition(".")[0]
     own = {known.lower(): known for known in schema.names}.get(name.lower())
     if own != name:
-        told = "which the table does not have" if own is None else f"which is `{own}` in the table"
+        told = "which the table does not have" if own is None else f"but the table spells it `{own}`"
         raise UnknownColumn(
-            f"{what} of {node.name} names column `{column}`, {told}",
+            f"{what} of {node.name} refers to column `{column}`, {told}",
             where=str(node.location),
             remedy=did_you_mean(name, schema.names, all_of_them="columns") if own is None else f"write {own}",
         )

@@ -1,4 +1,4 @@
-"""What each refresh kind promises of a function: proven from Spark's plan, or refused with the step and the way out."""
+"""What each refresh kind promises of a function: proven from Spark's plan, or refused with the step and a remedy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _require_promise(call: Call, plan: Tree) -> None:
 def _require_keys_apart(call: Call, plan: Tree) -> None:
     rows = Lineage(_inputs(call, (KEY,))).rows(plan)
     if not rows.main:
-        raise Refusal(plan, "does not depend on any of its keyed inputs")
+        raise Refusal(plan, "does not use any of its keyed inputs")
     for key in call.node.keys:
         _require_key(plan, rows, key)
 
@@ -82,7 +82,7 @@ def _require_keys_apart(call: Call, plan: Tree) -> None:
 def _require_key(plan: Tree, rows: Rows, key: str) -> None:
     own = [number for number, name in rows.columns if name.lower() == key.lower()]
     if not own or column(own[0]) not in rows.anchors[KEY][key]:
-        raise Refusal(plan, f"returns a column `{key}` that is not the key of the rows it was made from")
+        raise Refusal(plan, f"returns a column `{key}` that is not the key of the input rows")
 
 
 # -- append: each row stands alone
@@ -90,7 +90,7 @@ def _require_key(plan: Tree, rows: Rows, key: str) -> None:
 
 def _require_rows_alone(call: Call, plan: Tree) -> None:
     if not Lineage(_inputs(call, (ROW,))).rows(plan).main:
-        raise Refusal(plan, "does not depend on the rows that arrive", ROW)
+        raise Refusal(plan, "does not use the rows that arrive", ROW)
 
 
 # -- accumulate: rows are united and grouped once, and what is computed of a group merges
@@ -103,9 +103,9 @@ def _require_one_group(call: Call, plan: Tree) -> None:
     followed, group = _group_below(call, lineage, plan)
     if group.name != "Aggregate":
         rows = lineage.rows(group)  # refuses whatever lets rows meet in another way
-        raise Refusal(group, "does not group its rows" if rows.main else "does not depend on the rows that arrive", ROW)
+        raise Refusal(group, "does not group its rows" if rows.main else "does not use the rows that arrive", ROW)
     if any(expression.name == "PivotFirst" for expression in group.expressions()):
-        raise Refusal(group, "pivots, which icefield cannot follow when measures are merged", ROW, known=False)
+        raise Refusal(group, "uses pivot()", ROW, known=False)
     lineage.require_plain_expressions(group)
     _require_groups_by_key(call, group, followed, lineage.rows(group.children[0]))
     for name, how in refresh.measures.items():
@@ -118,7 +118,7 @@ def _group_below(call: Call, lineage: Lineage, plan: Tree) -> tuple[dict[str, Tr
     while plan.name in _ABOVE and not _is_input(plan):
         lineage.require_plain_expressions(plan)
         if plan.name == "Filter" and _groups_below(plan) and not _is_about_keys(call, plan, followed):
-            raise Refusal(plan, "leaves out groups by what was counted of them so far", ROW)
+            raise Refusal(plan, "filters groups by an aggregate that is not final until all rows have arrived", ROW)
         if plan.name == "Project":
             followed = _put_in(followed, typed(call.output, plan, "projectList"))
         plan = plan.children[0]
@@ -168,10 +168,10 @@ def _require_groups_by_key(call: Call, group: Tree, followed: Mapping[str, Tree]
     for key in call.node.keys:
         value = value_of(followed[key]) if key in followed else None
         if value is None or value not in by or value not in rows.anchors[KEY][key]:
-            raise Refusal(group, f"does not group by the key `{key}` of its inputs' rows")
+            raise Refusal(group, f"does not group by the key `{key}` of its input rows")
         own.add(value)
     if by - own:
-        raise Refusal(group, "groups by more than the key, so that a key has several rows")
+        raise Refusal(group, "groups by more columns than the key, so that a key has several rows")
 
 
 # -- finish: a row of measures becomes a row of the table
@@ -185,7 +185,7 @@ def prove_finish(node: Node, rows: DataFrame, output: DataFrame) -> tuple[Proof,
         _require_exact(node, plan)
         steps = list(_chain(plan))
         if other := [step for step in steps if step not in ("Project", "Filter", "SubqueryAlias", "View")]:
-            raise _not_row_by_row(node, f"does more than work on each row for itself ({other[0]})")
+            raise _not_row_by_row(node, f"does not process each row independently ({other[0]})")
         columns = tuple(rows.columns)
         given = Input("measures", columns, {KEY: {name: placed(n) for n, name in enumerate(columns)}})
         try:
@@ -198,9 +198,9 @@ def prove_finish(node: Node, rows: DataFrame, output: DataFrame) -> tuple[Proof,
     same = {name for name, forms in found.anchors[KEY].items() if own.get(name) in forms}
     if changed := [key for key in node.keys if key not in same]:
         raise PromiseBroken(
-            f"finish of {node.name} does not hand over {changed[0]} as it is, by which a key's rows are found again",
+            f"finish= of {node.name} must return the key {changed[0]} unchanged: it identifies the rows to replace",
             where=str(node.location),
-            remedy=f"let the function change {changed[0]} before it groups, and finish leave it as it is",
+            remedy=f"transform {changed[0]} in the function, before groupBy, and pass it through in finish=",
         )
     return "proven", same == set(columns) and "Filter" not in steps
 
@@ -216,10 +216,10 @@ def _chain(plan: Tree) -> Iterator[str]:
 
 def _not_row_by_row(node: Node, what: str) -> PromiseBroken:
     return PromiseBroken(
-        f"finish of {node.name} {what}, but it would see the rows of some keys only",
+        f"finish= of {node.name} {what}, but it receives only the rows of changed keys",
         where=str(node.location),
-        remedy="let it only compute, rename and drop columns, or leave out rows; the rest belongs into the function, or"
-        " into a table that reads this one",
+        remedy="only compute, rename or drop columns, or filter rows there; do everything else in the function or in a"
+        " downstream table",
     )
 
 
@@ -272,11 +272,11 @@ def _broken(call: Call, refusal: Refusal) -> PromiseBroken:
         return _misused(call, refusal)
     if not refusal.known:
         return PromiseBroken(
-            f"{node.name} is declared {declared(node)}, but its function {refusal.what}: Spark's plan does not show"
+            f"{node.name} is declared {declared(node)}, but its function {refusal.what}: Spark's plan does not prove"
             f" that {_PROMISED[node.refresh.kind]}",
             where=_where(call, refusal),
-            remedy=f"write that step with DataFrame functions, declare the table full(), or vouch for it:"
-            f" {node.refresh.kind}(..., trusted=True)",
+            remedy=f"rewrite this step with built-in DataFrame functions, declare the table full(), or, if you are sure"
+            f" that it holds, declare {node.refresh.kind}(..., trusted=True)",
         )
     return PromiseBroken(
         f"{node.name} is declared {declared(node)}, but its function {refusal.what}: {_CONSEQUENCE[node.refresh.kind]}",
@@ -291,30 +291,32 @@ def declared(node: Node) -> str:
 
 
 _PROMISED = {
-    "append": "each row stands alone",
-    "by_key": "the rows of a key depend on that key's rows alone",
+    "append": "each row is processed independently",
+    "by_key": "the rows of a key depend only on input rows of that key",
     "accumulate": "its measures can be merged",
 }
 _CONSEQUENCE = {
-    "append": "from the second run on it would see the new rows only",
-    "by_key": "rows of different keys meet, and from the second run on it would see the rows of changed keys only",
-    "accumulate": "what comes of all rows cannot be merged from what came of the old and of the new ones",
+    "append": "each row must be processed independently, because from the second run on the function receives only"
+    " new rows",
+    "by_key": "the rows of a key must depend only on input rows of that key, because from the second run on the"
+    " function receives only the rows of changed keys",
+    "accumulate": "the result for all rows cannot be computed by merging the stored result with that of the new rows",
 }
 
 
 def _remedy(node: Node) -> str:
     keys = ", ".join(map(repr, node.keys))
     if node.refresh.kind == "append":
-        return "declare it by_key(...), accumulate(...) or full(); a table that is passed whole is lookup(...)"
+        return "declare it by_key(...), accumulate(...) or full(); pass an input that is needed in full as lookup(...)"
     if node.refresh.kind == "accumulate":
         return (
-            f"group the united rows once, by {', '.join(node.keys)}; measures are sums, counts, least and greatest"
-            f" values, and finish= makes the rest of them; or declare the table by_key({keys})"
+            f"group once, by {', '.join(node.keys)} (after any union); use sum, count, min and max as measures and"
+            f" compute everything else from them in finish=; or declare the table by_key({keys})"
         )
     first = next((edge for edge in node.edges[1:] if not edge.lookup), node.edges[0])
     return (
-        f"group, partition and join by {', '.join(node.keys)}; compute what needs other rows in a table of its own and"
-        f' pass it as lookup(...); if an input has the key under another name, write ref("{first.table}",'
+        f"group, partition and join by {', '.join(node.keys)}; compute what needs rows of other keys in a separate"
+        f' table and pass it as lookup(...); if an input has the key under a different name, write ref("{first.table}",'
         f' {node.keys[0]}="..."); or declare the table full()'
     )
 
@@ -325,10 +327,10 @@ def _misused(call: Call, refusal: Refusal) -> PromiseBroken:
     edge = next(edge for edge in call.node.edges if edge.parameter == parameter)
     columns = ", ".join(edge.on)
     return PromiseBroken(
-        f"{call.node.name} follows changes of {edge.table} by {columns}, but its function {refusal.what}",
+        f'{call.node.name} declares lookup("{edge.table}", on={list(edge.on)}), but its function {refusal.what}',
         where=_where(call, refusal),
-        remedy=f"join {edge.table} on {columns} and on nothing less, name the columns that it is joined on, or leave"
-        " `on` out: then a change of it rebuilds the table",
+        remedy=f"join {edge.table} on {columns}, set `on` to the columns that it is joined on, or omit `on`: then any"
+        " change to the lookup rebuilds the table",
     )
 
 
@@ -357,24 +359,24 @@ def _require_exact(node: Node, plan: Tree) -> None:
     unordered = unordered_in(plan) if node.keys else None
     if changing is not None:
         raise NotExact(
-            f"{node.name} calls {changing}, which gives another value in each run, so that a right table could not be"
-            " told from a wrong one",
+            f"{node.name} calls {changing}, which returns a different value in each run, so the table could not be"
+            " reproduced or verified",
             where=str(node.location),
-            remedy=f'{_instead(changing)}, or name the columns that depend on the run: volatile=["..."]',
+            remedy=f'{_instead(changing)}, or declare the columns that differ between runs: volatile=["..."]',
         )
     if unordered is not None:
         raise NotExact(
-            f"{node.name} calls {unordered}, whose result depends on the order of rows, which nothing keeps",
+            f"{node.name} calls {unordered}, whose result depends on the order of rows, which Spark does not guarantee",
             where=str(node.location),
-            remedy="say which row is meant, by an order that no two rows of a key share: max(struct(order, value)) for"
-            " the last, min for the first, row_number() over a window for whole rows, sort_array(collect_list(...))"
-            " for all",
+            remedy="choose the row by a unique order within each key: max(struct(order, value)) for the last value,"
+            " min(struct(order, value)) for the first, row_number() over an ordered window for whole rows,"
+            " sort_array(collect_list(...)) for lists",
         )
 
 
 def _instead(changing: str) -> str:
     if changing in ("uuid()", "monotonically_increasing_id()"):
-        return "make an id of the row's own values, sha2(concat_ws(...), 256)"
+        return "derive the id from the row's values, sha2(concat_ws(...), 256)"
     if changing.startswith("the nondeterministic"):
         return "make it deterministic"
-    return "use ingested_at, which sources hand over"
+    return "use the column ingested_at, which sources provide"

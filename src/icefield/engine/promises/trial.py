@@ -227,23 +227,23 @@ def _broken(node: Node, found: Mapping[str, list[Row]]) -> PromiseBroken:
     keys = ", ".join(map(repr, node.keys))
     first = next((e for e in node.edges[1:] if not e.lookup), node.edges[0])
     if not node.keys:
-        remedy = "rows depend on one another: declare it by_key(...), accumulate(...) or full()"
+        remedy = "its rows depend on each other: declare it by_key(...), accumulate(...) or full()"
     elif isinstance(node.refresh, Accumulate):
         remedy = (
-            f"let each measure be one that merges as it says, or declare the table by_key({keys}); where the function"
-            f' makes the key of something else, say so: ref("{first.table}", {node.keys[0]}="...")'
+            f"use measures that merge as declared, or declare the table by_key({keys}); if the function derives the key"
+            f' from another column, declare it: ref("{first.table}", {node.keys[0]}="...")'
         )
     else:
         remedy = (
-            "the rows of a key may depend on that key's rows alone: where an input has the key under another name write"
-            f' inputs={{"{first.parameter}": ref("{first.table}", {node.keys[0]}="...")}}, where rows of other keys are'
-            f' needed lookup("{first.table}"), or declare it full()'
+            "the rows of a key must depend only on input rows of that key: if an input has the key under a different"
+            f' name, write inputs={{"{first.parameter}": ref("{first.table}", {node.keys[0]}="...")}}; if rows of other'
+            f' keys are needed, pass lookup("{first.table}"), or declare the table full()'
         )
         if carried := next((edge for edge in node.edges if edge.on), None):
-            remedy = f'leave `on` of lookup("{carried.table}", on=...) out if it is joined otherwise; {remedy}'
+            remedy = f'omit `on` in lookup("{carried.table}", on=...) if it is joined on other columns; {remedy}'
     return PromiseBroken(
-        f"{node.name} does not keep the promise of {node.refresh.kind}({keys}): computed at once {shown['whole']},"
-        f" computed in parts {shown['parts']}",
+        f"{node.name} does not keep the promise of {node.refresh.kind}({keys}): computed from all rows at once:"
+        f" {shown['whole']}; computed incrementally: {shown['parts']}",
         where=str(node.location),
         remedy=remedy,
     )
