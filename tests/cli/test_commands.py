@@ -192,8 +192,8 @@ def test_plan_says_what_and_why(project: TinyProject) -> None:
     assert lines(done.out) == [
         "table refresh action why reads",
         "bronze.orders append build first run 1 file, 84 B",
-        "silver.sales append build first run decided at run",
-        "gold.by_customer full build first run decided at run",
+        "silver.sales append build first run decided when run",
+        "gold.by_customer full build first run decided when run",
         "3 tables of 3 to refresh",
     ]
 
@@ -289,12 +289,13 @@ def test_plan_foresees_columns_that_stored_rows_cannot_follow(tmp_path: Path) ->
     code, told = planned("value STRING")
     assert code == 2
     assert (
-        "ICE-306 the columns of gold.old do not fit the rows that are stored: value was long and is now string" in told
+        "ICE-306 the columns of gold.old are incompatible with the stored rows: value was long and is now string"
+        in told
     )
     assert "icefield run --select gold.old+ --full-refresh" in told
     code, told = planned("amount BIGINT")
     assert code == 2
-    assert "value long is gone" in told
+    assert "value long was removed" in told
     assert 'renamed={"amount": "value"}' in told
     assert planned("amount BIGINT", ', renamed={"amount": "value"}')[0] == 0
     assert planned("value BIGINT, more STRING")[0] == 0, "a column may be added"
@@ -380,10 +381,10 @@ def test_sql_as_of_a_run(published: TinyProject) -> None:
     ("arguments", "code", "told"),
     [
         (["SELECT * FROM gold.odl"], "ICE-804", "did you mean `gold.old`"),
-        (["SELCT"], "ICE-802", "speaks DuckDB"),
+        (["SELCT"], "ICE-802", "uses DuckDB's SQL dialect"),
         (["DROP TABLE gold.old"], "ICE-803", "only read"),
         (["SELECT 1", "--as-of", "nope"], "ICE-305", "neither a run"),
-        (["SELECT 1", "--run", "nope"], "ICE-305", "kept: none"),
+        (["SELECT 1", "--run", "nope"], "ICE-305", "runs with staged tables: none"),
         (["SELECT 1", "--json", "--out", "x.csv"], "ICE-809", "--json and --out cannot be combined"),
         (["SELECT 1", "--run", "a", "--as-of", "b"], "ICE-809", "use only one of them"),
         (["SELECT 1", "--out", "x.xlsx"], "ICE-806", ".parquet"),
@@ -482,7 +483,7 @@ def test_doctor_tells_of_open_runs_and_clears_them(tmp_path: Path) -> None:
     project = tiny(tmp_path / "tiny")
     lake = new_lake(project.root / "lake")
     branch = open_branch(lake, FIRST)
-    assert f"{FIRST} is going on" in icefield("doctor", "-p", str(project.root)).out
+    assert f"{FIRST} is in progress" in icefield("doctor", "-p", str(project.root)).out
     os.close(branch._lock)  # as if its process had gone
     done = icefield("doctor", "-p", str(project.root))
     assert f"{FIRST} died" in done.out
@@ -516,7 +517,7 @@ def test_files_that_are_gone_are_named(tmp_path: Path, kind: str) -> None:
     lake = new_lake(project.root / "lake")
     publish(lake, {"gold.old": [1, 2]}, FIRST)
     here = ["-p", str(project.root)]
-    assert "all there" in icefield("doctor", *here).out
+    assert "none missing" in icefield("doctor", *here).out
     gone = Path(lake.pointers()["gold.old"])
     if kind != "metadata":
         [gone] = (lake.warehouse / "gold").rglob("*.parquet" if kind == "data" else "*-m0.avro")
@@ -575,13 +576,13 @@ def test_init_copies_a_reference_project(tmp_path: Path) -> None:
 def test_init_names_the_project_after_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = icefield("init", str(tmp_path / 'my "shop"'))
     assert done.out.splitlines()[:2] == [
-        f'A project is in {tmp_path}/my "shop". Next:',
+        f'Created a project in {tmp_path}/my "shop". Next:',
         f"  cd '{tmp_path}/my \"shop\"'",
     ]
     assert read_config(tmp_path / 'my "shop"').name == 'my "shop"'
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    assert icefield("init", ".").out.splitlines()[:2] == ["A project is here. Next:", "  icefield run"]
+    assert icefield("init", ".").out.splitlines()[:2] == ["Created a project here. Next:", "  icefield run"]
     assert read_config(tmp_path / "empty").name == "empty"
 
 
@@ -639,4 +640,4 @@ def test_a_place_that_cannot_be_written_to_is_named(
     done = icefield(*(word.format(tmp_path) for word in arguments), *at)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"error ICE-810 {tmp_path}/no/")
-    assert "next:  name a folder that exists" in done.err
+    assert "next:  choose a folder that exists" in done.err

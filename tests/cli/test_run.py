@@ -172,7 +172,7 @@ def test_a_failed_check_is_1_and_its_rows_can_be_seen(tmp_path: Path) -> None:
     done = icefield("run", "-p", str(project.root))
     assert done.code == 1
     run = re.search(r"Run (\S+) failed", done.out)[1]
-    assert "error ICE-601 gold.doubted was not published: check `there are many` does not hold" in done.err
+    assert "error ICE-601 gold.doubted was not published: check `there are many` failed" in done.err
     assert "Traceback" not in done.err
     assert re.search(r"Done\. PASS=\d WARN=\d ERROR=1 SKIP=\d TOTAL=\d", done.out)
     count = "SELECT count(*) AS n FROM gold.doubted"
@@ -218,7 +218,7 @@ def test_replay_and_discard_tell_what_became_of_the_rows(tmp_path: Path) -> None
     refused = quarantine("discard", "orders", "--reason", " ")
     assert refused.code != 0
     assert "--reason is empty" in refused.err
-    unreadable = "lines that cannot be read have no values to set: correct the file, or discard them"
+    unreadable = "malformed lines cannot be repaired with --set: correct the file, or discard them"
     assert told(quarantine("discard", "orders", "--reason", "gone", "--where", "id = 77")) == [
         "No quarantined row of bronze.orders matches: nothing to do"
     ]

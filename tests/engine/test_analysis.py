@@ -96,8 +96,8 @@ REFUSED: dict[str, tuple[type[Exception], str, dict[str, Any], str]] = {
         "orders.groupBy(F.to_date('at').alias('d')).count()",
     ),
     "a key that the input does not have": (
-        KeyUnknown, "cannot be determined for rows of its input bronze.orders",
-        {"refresh": by_key("d")}, "orders.withColumn('d', F.to_date('at'))",
+        KeyUnknown, "cannot be determined for rows of its input bronze.orders", {"refresh": by_key("d")},
+        "orders.withColumn('d', F.to_date('at'))",
     ),
     "a key that the function does not return": (
         KeyUnknown, "does not return", {"refresh": by_key("id")}, "orders.drop('id')",

@@ -136,5 +136,5 @@ def test_what_cannot_be_tried(batches: list[Any]) -> None:
         assert_incremental(by_k, batches, refresh=full())
     with pytest.raises(ValueError, match="a batch has lines, but the function's inputs are rows"):
         assert_incremental(by_k, [{"lines": batches[0]}], refresh=by_key("k"))
-    with pytest.raises(TypeError, match="batches is a list"):
+    with pytest.raises(TypeError, match="batches must be a list"):
         assert_incremental(by_k, batches[0], refresh=by_key("k"))

@@ -372,7 +372,7 @@ SOURCE: Any = files("landing/*.csv", schema="id BIGINT, name STRING")
     [
         (b"id\n", "missing columns: name"),
         (b"id,name,more\n", "unknown columns: more"),
-        (b"id,id,name\n", "twice: id"),
+        (b"id,id,name\n", "duplicate columns: id"),
         (b"1,one\n", "unknown columns: 1, one"),
         (b"\n1,one\n", "first line is blank"),
         (b"id,na\xffme\n", "not UTF-8"),
@@ -507,7 +507,7 @@ def csv_places(rows):
 def json_places(rows):
     return rows
 """
-PLACE = "place is no STRUCT<x:INT,at:STRUCT<y:DECIMAL(5,2)>>"
+PLACE = "place is not a valid STRUCT<x:INT,at:STRUCT<y:DECIMAL(5,2)>>"
 #: Cells of place, marks and more, and what is wrong with them.
 CELLS = [
     ('{"x":1,"at":{"y":1.25}}', "[1,2]", '{"a":1}', ""),
@@ -522,10 +522,10 @@ CELLS = [
     ('{"at":{"y":"one"}}', "[1]", "{}", PLACE),
     ('{"x":1}}2', "[1]", "{}", PLACE),
     ('{"x":1},"y":2', "[1]", "{}", PLACE),
-    ("{}", '[1,"x"]', "{}", "marks is no ARRAY<INT>"),
-    ("{}", "[1]]", "{}", "marks is no ARRAY<INT>"),
-    ("{}", "1", "{}", "marks is no ARRAY<INT>"),
-    ("{}", "[1]", "[1]", "more is no MAP<STRING,INT>"),
+    ("{}", '[1,"x"]', "{}", "marks is not a valid ARRAY<INT>"),
+    ("{}", "[1]]", "{}", "marks is not a valid ARRAY<INT>"),
+    ("{}", "1", "{}", "marks is not a valid ARRAY<INT>"),
+    ("{}", "[1]", "[1]", "more is not a valid MAP<STRING,INT>"),
 ]
 
 

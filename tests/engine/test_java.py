@@ -90,7 +90,7 @@ def test_the_error_names_what_was_passed_over_and_the_remedy(tmp_path):
 
 @pytest.mark.usefixtures("no_wheel")
 def test_a_java_home_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(JavaNotFound, match="JAVA_HOME is no working Java"):
+    with pytest.raises(JavaNotFound, match="JAVA_HOME is not a working Java"):
         find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": ""})
 
 

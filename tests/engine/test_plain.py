@@ -107,7 +107,7 @@ def test_what_is_decided_here_parse_decides_the_same(session: SparkSession, tmp_
             for at in range(len(part)):
                 value, problem = expected[begin + at]
                 if at in found.wrong:
-                    assert problem == f"malformed: x is no {kind}", cells[begin + at]
+                    assert problem == f"malformed: x is not a valid {kind}", cells[begin + at]
                 elif at not in found.unsure:
                     assert problem is None, cells[begin + at]
                     assert repr(values[at]) == repr(value), cells[begin + at]

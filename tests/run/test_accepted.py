@@ -109,7 +109,7 @@ def test_code_that_gives_other_types_cannot_be_accepted(tmp_path: Path, more: li
     if more:
         project.land("2.csv", more)
     result = project.run(accept=("gold.sums",))
-    told = "ICE-306 the function of gold.sums gives v decimal(30,2) where the table has v decimal(20,2)"
+    told = "ICE-306 the function of gold.sums returns v decimal(30,2), but the table has v decimal(20,2)"
     assert (result.status, told in result.error) == ("failed", True), result.error
 
 

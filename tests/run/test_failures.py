@@ -45,7 +45,7 @@ def line(project: TinyProject, text: str) -> str:
 
 def test_a_misspelt_column_is_told_once_at_its_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     project = failing(tmp_path, ORDERS.replace('F.sum("amount")', 'F.sum("amuont")'))
-    with pytest.raises(BadFunction, match=r"gold\.by_customer does not fit its inputs: .*amuont") as refused:
+    with pytest.raises(BadFunction, match=r"gold\.by_customer does not match its inputs: .*amuont") as refused:
         project.run()
     assert refused.value.where == line(project, "amuont")
     assert capfd.readouterr().err == ""
@@ -68,5 +68,5 @@ def test_an_exception_over_the_rows_of_a_run_names_the_table_and_the_line(tmp_pa
 def test_an_exception_in_a_udf_is_told_with_its_line(tmp_path: Path) -> None:
     project = failing(tmp_path, ORDERS + UDF)
     error = project.run().error
-    assert "ICE-703 gold.boom could not be made: ZeroDivisionError: integer division or modulo by zero" in error
+    assert "ICE-703 gold.boom could not be computed: ZeroDivisionError: integer division or modulo by zero" in error
     assert f"where: gold.boom, {line(project, '1 // (value')}" in error

@@ -327,4 +327,4 @@ def wrong(current):
     land(project, 0)
     result = project.run()
     assert result.status == "failed"
-    assert "returned rows with another customer" in result.error
+    assert "returned rows with a different customer" in result.error

@@ -142,7 +142,7 @@ def test_a_column_may_have_another_name(tmp_path: Path, *, accept: bool) -> None
     assert project.run().status == "published"
     project.declare(declare("paid"))
     refused = project.run()
-    assert refused.error.startswith("ICE-306 the columns of silver.sales do not fit the rows that are stored: price")
+    assert refused.error.startswith("ICE-306 the columns of silver.sales are incompatible with the stored rows: price")
     assert 'renamed={"paid": "price"}' in refused.error
     project.declare(declare("paid", ', renamed={"paid": "price"}'))
     taken = ("silver.sales", "gold.total") if accept else ()

@@ -246,5 +246,5 @@ def test_rows_without_file_and_line_are_not_decided_about(tmp_path: Path, lost: 
     project = tiny(tmp_path, source)
     project.land("1.csv", [order(1), order(2, "bob", "10.00"), order(3, "bob", "-1.00")])
     project.run()
-    with pytest.raises(OriginLost, match=r"1 of the waiting rows .* have no file and line"):
+    with pytest.raises(OriginLost, match=r"1 of the quarantined rows .* have no file and line"):
         discard(project, table=table)

@@ -106,7 +106,7 @@ def test_with_keep_going_what_is_not_below_a_failure_is_published(tmp_path: Path
         "bronze.orders": "published", "silver.sales": "published", "gold.by_customer": "failed",
     }  # fmt: skip
     assert not result.ok
-    assert "icefield run -s gold.by_customer, without --keep-going" in result.tables[2].error, "rows are not kept"
+    assert "`icefield run -s gold.by_customer` without --keep-going" in result.tables[2].error, "rows are not kept"
     assert {t for t in project.lake.pointers() if not t.startswith("ops.")} == {"bronze.orders", "silver.sales"}
 
 

@@ -228,7 +228,10 @@ def _runs(lake: EmbeddedLake) -> Iterator[Finding]:
     for branch, run in sorted(lake.catalog.branches().items(), key=lambda item: item[1]):
         if lake.alive(branch):
             yield Finding(
-                what="run", status="ok", told=f"{run} is in progress", remedy=f"stuck? icefield doctor --clear {run}"
+                what="run",
+                status="ok",
+                told=f"{run} is in progress",
+                remedy=f"if it is stuck: icefield doctor --clear {run}",
             )
         elif (lake.run_folder(run) / "failed").exists():
             yield Finding(what="run", status="ok", told=f"{run} failed and is kept: icefield sql --run {run} ...")

@@ -53,7 +53,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         version = _version(candidate.home)
         if version in SUPPORTED:
             return Java(home=candidate.home, version=version, bundled=candidate.bundled)
-        seen = f"Java {version}" if version else "no working Java"
+        seen = f"Java {version}" if version else "not a working Java"
         passed_over.append(f"{candidate.found_by} is {seen} ({candidate.home})")
     found = "; ".join(passed_over) if passed_over else "JAVA_HOME is not set, and there is no java on PATH"
     raise JavaNotFound(

@@ -44,9 +44,10 @@ def pin_branch(lake: EmbeddedLake, run: str) -> dict[str, Pin]:
     found = [owner for owner in branches if owner.startswith(run)]
     if len(found) != 1:
         raise UnknownRun(
-            f"{'several runs' if found else 'no run'} with a branch {'start' if found else 'starts'} with `{run}`",
+            f"{'several runs' if found else 'no run'} with staged tables {'start' if found else 'starts'} with `{run}`",
             where=str(lake.root),
-            remedy=f"runs with a branch: {', '.join(sorted(branches)) or 'none'}; for a published run use --as-of RUN",
+            remedy=f"runs with staged tables: {', '.join(sorted(branches)) or 'none'}; for a published run use"
+            " --as-of RUN",
         )
     return _pins(lake.pointers(branches[found[0]]))
 
