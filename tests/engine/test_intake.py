@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from icefield.declare import files
-from icefield.engine import lines as numbered
-from icefield.engine import reading, sorting, stage
-from icefield.engine.landing import read_header
+from icefield.engine import stage
+from icefield.engine.intake import lines as numbered
+from icefield.engine.intake import reading, sorting
+from icefield.engine.intake.landing import read_header
 from icefield.errors import FileChanged, IcefieldError, LandingMissing, WrongHeader
 from icefield.graph.state import LandedFile
 from projects import TinyProject, tiny

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from icefield.declare import Files, files
-from icefield.engine.landing import arrivals, files_taken
+from icefield.engine.intake.landing import arrivals, files_taken
 from icefield.errors import FileUnreadable
 from icefield.graph.state import Arrivals, FilesTaken, TakenFile
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from icefield.engine import lines
-from icefield.engine.lines import Block, LongLine, Piece, fetch_lines, pieces, read_blocks
+from icefield.engine.intake import lines
+from icefield.engine.intake.lines import Block, LongLine, Piece, fetch_lines, pieces, read_blocks
 from icefield.errors import FileChanged
 
 if TYPE_CHECKING:

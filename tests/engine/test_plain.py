@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from icefield.declare import files
-from icefield.engine import formats
+from icefield.engine.intake import formats
+from icefield.engine.intake.plain import form_of, is_plain, values_of
+from icefield.engine.intake.reading import Undecided
 from icefield.engine.origin import ARRIVAL, PROBLEM, ROW
-from icefield.engine.plain import form_of, is_plain, values_of
-from icefield.engine.reading import Undecided
 from icefield.engine.session import start_session
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
-    from icefield.engine.intake import Landed
+    from icefield.engine.intake.landed import Landed
     from icefield.engine.scratch import Stored
 
 _BETWEEN = "\x1f"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from icefield.declare import RowCheck
-    from icefield.engine.intake import Landed
+    from icefield.engine.intake.landed import Landed
     from icefield.engine.repair import Decided, Mended
     from icefield.engine.scratch import Stored
     from icefield.engine.tables import Published

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icefield.declare import Files
-from icefield.engine import intake, quality
+from icefield.engine import quality
 from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import keep, numbered, trim
 from icefield.engine.clock import spent
 from icefield.engine.difference import difference, same_rows
-from icefield.engine.filed import filed
-from icefield.engine.landing import files_taken, require_unchanged
+from icefield.engine.intake.filed import filed
+from icefield.engine.intake.landed import land
+from icefield.engine.intake.landing import files_taken, require_unchanged
 from icefield.engine.origin import visible
 from icefield.engine.promises.analyse import misfit
 from icefield.engine.promises.naming import require_same_columns
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from icefield.engine.intake import Landed
+    from icefield.engine.intake.landed import Landed
+    from icefield.engine.intake.receive import Received, Receiver
     from icefield.engine.promises.rules import Proof
     from icefield.engine.quality import Split
-    from icefield.engine.receive import Received, Receiver
     from icefield.engine.repair import Decided
     from icefield.engine.scratch import Stored
     from icefield.engine.tables import Tables
@@ -229,7 +230,7 @@ class Stage:
     def _land(self, node: Node, received: Received) -> Landed:
         assert isinstance(node.source, Files)
         with spent("read"):
-            landed = intake.land(self.tables.spark, self.root, node.source, received)
+            landed = land(self.tables.spark, self.root, node.source, received)
         failpoint("stage.landed", node.name)
         return landed
 

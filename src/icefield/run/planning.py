@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from icefield.declare import Files
-from icefield.engine.landing import arrivals, take
+from icefield.engine.intake.landing import arrivals, take
 from icefield.errors import IcefieldError, NoTables, SourceError
 from icefield.graph import select
 from icefield.graph.state import FilesTaken

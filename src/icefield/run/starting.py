@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from concurrent.futures import ThreadPoolExecutor
 
+    from icefield.engine.intake.receive import Received, Receiver
     from icefield.engine.jars import Jar
     from icefield.engine.jvm import Effort
     from icefield.engine.promises.rules import Proof
-    from icefield.engine.receive import Received, Receiver
     from icefield.engine.stage import Stage
     from icefield.engine.tables import Tables
     from icefield.graph.state import TableState
@@ -68,7 +68,7 @@ class Start:
         session = Later(lambda: start_session(app=name, conf=conf, log=log, progress=fetching, effort=effort))
 
         # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.
-        from icefield.engine.receive import Receiver  # noqa: PLC0415
+        from icefield.engine.intake.receive import Receiver  # noqa: PLC0415
 
         zone, scratch = conf.get("spark.sql.session.timeZone", "UTC"), folder / "scratch"
         receiver = Receiver(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from icefield.engine.landing import sha256
+from icefield.engine.intake.landing import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from icefield.engine.landing import Intake
-    from icefield.engine.receive import Received
+    from icefield.engine.intake.landing import Intake
+    from icefield.engine.intake.receive import Received
     from icefield.graph.state import TakenFile
     from icefield.plan import Step
 

@@ -7,7 +7,7 @@ import io
 import json
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from icefield.engine.landing import open_file
+from icefield.engine.intake.landing import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from icefield.declare import format_columns
-from icefield.engine import parse
 from icefield.engine.frames import Cell, small_frame
+from icefield.engine.intake import parse
 from icefield.engine.origin import ARRIVAL, ORIGIN, PROBLEM, RAW, ROW
 from icefield.engine.sql import quoted
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icefield.declare import Column, Files
-    from icefield.engine.landing import Intake
-    from icefield.engine.reading import Undecided
+    from icefield.engine.intake.landing import Intake
+    from icefield.engine.intake.reading import Undecided
 
 #: Characters that Java leaves as they are in the path of a URI; `_metadata.file_path` is spelled so.
 _URI_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*,;:$&+=@/")

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
-from icefield.engine import formats
 from icefield.engine.frames import empty_frame
+from icefield.engine.intake import formats
+from icefield.engine.intake.reading import fetch_raw
 from icefield.engine.origin import ARRIVAL, IDENTITY, PROBLEM, RAW, ROW
 from icefield.engine.promises.spark_plans import hands_through
-from icefield.engine.reading import fetch_raw
 from icefield.engine.scratch import Folder, Stored, store
 from icefield.engine.sql import quoted
 from icefield.lake.numbers import distinct
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icefield.declare import Files
-    from icefield.engine.landing import Intake
-    from icefield.engine.reading import Reading
-    from icefield.engine.receive import Received
+    from icefield.engine.intake.landing import Intake
+    from icefield.engine.intake.reading import Reading
+    from icefield.engine.intake.receive import Received
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: what is counted once is kept

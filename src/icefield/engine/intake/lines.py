@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from icefield.engine.landing import changed, open_file
+from icefield.engine.intake.landing import changed, open_file
 from icefield.lake.numbers import distinct
 
 if TYPE_CHECKING:

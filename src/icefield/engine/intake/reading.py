@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icefield.engine.landing import unreadable
-from icefield.engine.lines import LINE_LIMIT, LongLine, Piece, fetch_lines, pieces, read_blocks
+from icefield.engine.intake.landing import unreadable
+from icefield.engine.intake.lines import LINE_LIMIT, LongLine, Piece, fetch_lines, pieces, read_blocks
+from icefield.engine.intake.sorting import CsvLines, JsonLines, long_problem
 from icefield.engine.origin import ARRIVAL, PROBLEM, RAW, ROW
-from icefield.engine.sorting import CsvLines, JsonLines, long_problem
 from icefield.lake.numbers import Arrived
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from icefield.declare import Files
-    from icefield.engine.landing import Intake
-    from icefield.engine.lines import Block
-    from icefield.engine.sorting import Sorted
+    from icefield.engine.intake.landing import Intake
+    from icefield.engine.intake.lines import Block
+    from icefield.engine.intake.sorting import Sorted
 
 #: Where a row came from: its file's place in the order of arrival, and its line.
 Origin = tuple[int, int]

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from icefield.declare import Files, Unique
-from icefield.engine.landing import take
-from icefield.engine.reading import read_lines
+from icefield.engine.intake.landing import take
+from icefield.engine.intake.reading import read_lines
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
 
-    from icefield.engine.landing import Intake
-    from icefield.engine.reading import Reading
+    from icefield.engine.intake.landing import Intake
+    from icefield.engine.intake.reading import Reading
     from icefield.graph import Node
     from icefield.graph.state import Arrivals, LandedFile
     from icefield.plan import Step

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from icefield.engine.lines import LINE_LIMIT
-from icefield.engine.plain import is_plain, values_of
+from icefield.engine.intake.lines import LINE_LIMIT
+from icefield.engine.intake.plain import is_plain, values_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from icefield.declare import Files
-    from icefield.engine.lines import Block
+    from icefield.engine.intake.lines import Block
 
 _ASCII = 128
 _MOST = LINE_LIMIT * 16
