@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F
 
 from icefield.declare import Files
 from icefield.engine import quality
-from icefield.engine.aside import to_quarantine
+from icefield.engine.aside import quarantine_names, to_quarantine
 from icefield.engine.changes import keep, numbered, trim
 from icefield.engine.clock import spent
 from icefield.engine.difference import difference, same_rows
@@ -233,6 +234,12 @@ class Stage:
             landed = land(self.tables.spark, self.root, node.source, received)
         failpoint("stage.landed", node.name)
         return landed
+
+    def newly_rejected(self, node: Node) -> DataFrame:
+        """The rows in the quarantine of a table that this run put there."""
+        waiting = self.tables.staged(quarantine_of(node.name))
+        names = quarantine_names([field.name for field in self.schemas[node.name]])
+        return waiting.where(F.col(names["run"]) == self.run)
 
     def scratch(self, node: Node) -> Path:
         """Where the step of a table keeps files that nobody needs after the run."""

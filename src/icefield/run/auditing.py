@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from icefield.engine.clock import spent
-from icefield.graph import owner_of, quarantine_of
+from icefield.graph import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -38,7 +38,7 @@ def _own_checks(stage: Stage, node: Node, staged: Staged, before: TableState | N
     new = whole if moves is None else moves.came
     own = own_results(node, new, whole, stage.started_ms, stage.scratch(node), by_key=staged.moves is not None)
     staged.keep_amounts(whole)
-    limit = rejected_result(node, staged.rejected, staged.kept, lambda: stage.tables.staged(quarantine_of(node.name)))
+    limit = rejected_result(node, staged.rejected, staged.kept, lambda: stage.newly_rejected(node))
     return [*split_results(node, staged.failures), *limit, *own]
 
 
@@ -72,6 +72,8 @@ class Across:
     staged: Mapping[str, Staged]
     #: Tables that this run was to make or refresh: one that is not there now could not be made.
     due: Collection[str]
+    #: Whether this run refreshes only some of the tables that a real one would: then only their own checks tell.
+    partial: bool = False
     _done: set[CrossCheck] = field(default_factory=set)
     _looked: set[str] = field(default_factory=set)
     _seen: list[tuple[str, Seen]] = field(default_factory=list)
@@ -84,6 +86,7 @@ class Across:
         every = [
             CrossCheck(name, number, frozenset({name, *check.named_tables}))
             for name in self.graph.order
+            if not self.partial or name in self.due
             for number, check in enumerate(cross_checks(self.graph[name]))
         ]
         return {check.label: check for check in every if check not in self._done}

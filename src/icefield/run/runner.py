@@ -170,7 +170,9 @@ class Run:
                     stage = self._start(branch, plan, readers)
                 self.staging = True
                 due = [step.table for step in plan.work]
-                across = Across(stage, self.project.graph, self.states, self.published, self.staged, due)
+                across = Across(
+                    stage, self.project.graph, self.states, self.published, self.staged, due, partial=self.order.dry_run
+                )
                 with self._phase("stage", plan):
                     self._stage(stage, plan, across)
             finally:
