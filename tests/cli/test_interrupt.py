@@ -91,7 +91,8 @@ def test_ctrl_c_while_modules_are_imported_is_told_in_one_sentence_and_the_next_
         told = re.sub(r"\d\d:\d\d:\d\d starting Spark\n", "", done.err)
         assert (done.code, done.out) == (2, ""), f"{moment}: {done.err}"
         assert told in SENTENCES, f"{moment}: {done.err}"
-        assert project.lake.pointers() == {}, moment
+        # a process that was too slow to tidy up is ended, and the next run records its death
+        assert set(project.lake.pointers()) <= {"ops.runs"}, moment
     assert icefield("run", "-p", str(project.root)).code == 0
 
 

@@ -90,7 +90,9 @@ def test_trouble_that_passes_is_waited_out(mirror, settings):
 
 def test_trouble_that_stays_is_said_in_one_paragraph(mirror, settings):
     mirror.failures = 99
-    with pytest.raises(JarError, match=r"thing_2.13-1.0.jar could not be fetched: the server answered 503") as caught:
+    with pytest.raises(
+        JarError, match=r"thing_2.13-1.0.jar could not be downloaded: the server answered 503"
+    ) as caught:
         fetch(settings)
     assert "ICEFIELD_MAVEN" in caught.value.remedy
     assert len(mirror.asked) == 3
@@ -161,13 +163,13 @@ def test_a_jar_put_there_by_hand_is_taken(mirror, settings):
 
 
 def test_a_server_that_is_not_there(settings):
-    with pytest.raises(JarError, match="could not be fetched"):
+    with pytest.raises(JarError, match="could not be downloaded"):
         fetch(settings | {"ICEFIELD_MAVEN": "http://127.0.0.1:9/"})
 
 
 def test_a_cache_that_cannot_be_made_is_said(settings, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(JarError, match="could not be fetched"):
+    with pytest.raises(JarError, match="could not be downloaded"):
         fetch(settings | {"ICEFIELD_CACHE": str(tmp_path / "file")})
 
 

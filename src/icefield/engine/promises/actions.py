@@ -8,15 +8,18 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.sql.group import GroupedData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 #: Methods that have Spark compute something, and properties through which that is done.
 _ACTIONS = (
+    "_collect_as_arrow",
+    "_show_string",
     "approxQuantile",
     "checkpoint",
     "collect",
@@ -30,6 +33,7 @@ _ACTIONS = (
     "foreachPartition",
     "freqItems",
     "head",
+    "inputFiles",
     "isEmpty",
     "localCheckpoint",
     "show",
@@ -61,7 +65,7 @@ def _read(member: Any, rows: DataFrame) -> Any:
 
 @contextmanager
 def watching(root: Path) -> Iterator[Watched]:
-    """What this thread does with frames in the meantime; lines are those of the project's files.
+    """What is done with frames in the meantime, in whatever thread; lines are those of the project's files.
 
     What Spark counts itself does not tell it: a view for `spark.sql(..., orders=orders)` is a query for it.
     """
@@ -71,11 +75,20 @@ def watching(root: Path) -> Iterator[Watched]:
     def noting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def asking(rows: DataFrame, *args: Any, **options: Any) -> Any:
-            if threading.get_ident() == here:
-                watched.asked.append((name, rows))
+            watched.asked.append((name, rows))
             return method(rows, *args, **options)
 
         return asking
+
+    def pivoting(group: GroupedData, column: str, values: Any = None) -> Any:
+        if values is None:
+            watched.asked.append(("pivot() without values", cast("DataFrame", group._df)))
+        return pivot(group, column, values)
+
+    def fitting(estimator: Any, dataset: DataFrame, *args: Any, **options: Any) -> Any:
+        watched.asked.append((f"{type(estimator).__name__}.fit()", dataset))
+        assert fit is not None
+        return fit(estimator, dataset, *args, **options)
 
     def making(rows: DataFrame, *args: Any, **options: Any) -> None:
         own["__init__"](rows, *args, **options)
@@ -92,9 +105,17 @@ def watching(root: Path) -> Iterator[Watched]:
                 setattr(DataFrame, name, property(noting(name, functools.partial(_read, member))))
             else:
                 setattr(DataFrame, name, noting(f"{name}()", member))
+        pivot, GroupedData.pivot = GroupedData.pivot, pivoting  # type: ignore[method-assign,assignment]
+        learning = sys.modules.get("pyspark.ml.base")  # only where the project has imported it
+        fit = None if learning is None else learning.Estimator.fit
+        if learning is not None:
+            learning.Estimator.fit = fitting
         try:
             yield watched
         finally:
+            GroupedData.pivot = pivot  # type: ignore[method-assign]
+            if learning is not None:
+                learning.Estimator.fit = fit
             for name, member in own.items():
                 setattr(DataFrame, name, member)
 

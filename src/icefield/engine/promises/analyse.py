@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,15 @@ from icefield.declare import Accumulate, ExpectTable, Full, Reconciles, Referenc
 from icefield.engine.aside import quarantine_schema
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN, visible
-from icefield.engine.promises.actions import watching
+from icefield.engine.promises.actions import Watched, watching
 from icefield.engine.promises.group_keys import checked_groups
-from icefield.engine.promises.keys import measured, require_exact_checks, require_keys, require_unasked
+from icefield.engine.promises.keys import (
+    measured,
+    require_exact_checks,
+    require_keys,
+    require_unasked,
+    require_unasked_finish,
+)
 from icefield.engine.promises.naming import require_columns, require_once, require_spelling
 from icefield.engine.promises.rules import Call, prove, prove_finish
 from icefield.engine.promises.spark_plans import input_frame
@@ -106,7 +113,8 @@ class Analysis:
         """What `finish` makes of the measures, and whether all of them are still there to be read from it."""
         rows = input_frame(self.spark, 0, measures)
         try:
-            output = self.finishes[node.name](rows)
+            with watching(self.root) as watched:
+                output = self.finishes[node.name](rows)
             _ = output.columns
         except Exception as error:
             raise BadFunction(
@@ -114,6 +122,7 @@ class Analysis:
                 where=line_of(error, self.root) or str(node.location),
                 remedy=f"it receives a DataFrame with {', '.join(measures.names)} and must return the table's columns",
             ) from error
+        require_unasked_finish(node, watched.asked)
         return output, *prove_finish(node, rows, output)
 
     def _empty_inputs(self, node: Node, found: Derived) -> dict[str, DataFrame]:
@@ -140,8 +149,7 @@ class Analysis:
 
 def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> Call:
     try:
-        with watching(root) as watched, checked_groups():
-            output = function(**inputs)
+        output, watched = _watched_call(root, function, inputs)
         columns = getattr(output, "columns", None)
     except IcefieldError:
         raise
@@ -160,8 +168,21 @@ def _call_empty(root: Path, node: Node, function: Callable[..., Any], inputs: Ma
         )
     require_once(node, columns)
     if not isinstance(node.refresh, Full):
-        require_unasked(node, inputs, watched.asked)
+        require_unasked(node, watched.asked)
     return Call(node=node, function=function, inputs=inputs, output=output, lines=watched.lines)
+
+
+def _watched_call(root: Path, function: Callable[..., Any], inputs: Mapping[str, DataFrame]) -> tuple[Any, Watched]:
+    known = _LEARNING in sys.modules
+    with watching(root) as watched, checked_groups():
+        output = function(**inputs)
+    if not known and _LEARNING in sys.modules:  # it could not be watched before it was imported
+        return _watched_call(root, function, inputs)
+    return output, watched
+
+
+#: What trains models: by what it learns from all rows.
+_LEARNING = "pyspark.ml.base"
 
 
 def _require_contract(node: Node, schema: StructType) -> None:

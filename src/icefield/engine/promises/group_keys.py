@@ -13,7 +13,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.group import GroupedData
+from pyspark.sql.pandas.typehints import infer_group_arrow_eval_type_from_func, infer_group_pandas_eval_type_from_func
 from pyspark.sql.types import StructType
+from pyspark.util import PythonEvalType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -50,15 +52,19 @@ def checking_groups(function: Callable[..., Any]) -> Callable[..., Any]:
 @functools.cache
 def _install() -> None:
     """Once in a process; without `checked_groups` both work as ever."""
-    for name, check in (("applyInPandas", _in_pandas), ("applyInArrow", _in_arrow)):
+    in_pandas = infer_group_pandas_eval_type_from_func, PythonEvalType.SQL_GROUPED_MAP_PANDAS_UDF
+    in_arrow = infer_group_arrow_eval_type_from_func, PythonEvalType.SQL_GROUPED_MAP_ARROW_UDF
+    for name, check, kind in (("applyInPandas", _in_pandas, in_pandas), ("applyInArrow", _in_arrow, in_arrow)):
         original = getattr(GroupedData, name)
-        setattr(GroupedData, name, _checked(original, check))
+        setattr(GroupedData, name, _checked(original, check, *kind))
 
 
-def _checked(original: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
+def _checked(
+    original: Callable[..., Any], check: Callable[..., None], infer: Callable[..., Any], whole: int
+) -> Callable[..., Any]:
     @functools.wraps(original)
     def apply(self: GroupedData, func: Callable[..., Any], schema: Any) -> Any:
-        if not _checking.get() or _gives_parts(func):
+        if not _checking.get() or _gives_parts(func, infer, whole):
             return original(self, func, schema)
         names = self.count().columns[:-1]  # the only way to ask a group what it groups by
         parsed = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
@@ -69,9 +75,12 @@ def _checked(original: Callable[..., Any], check: Callable[..., None]) -> Callab
     return apply
 
 
-def _gives_parts(func: Callable[..., Any]) -> bool:
+def _gives_parts(func: Callable[..., Any], infer: Callable[..., Any], whole: int) -> bool:
     """Whether Spark hands it a group in several parts, which it tells by annotations."""
-    return "Iterator" in str(getattr(func, "__annotations__", {}).get("return", ""))
+    try:
+        return infer(func) not in (None, whole)
+    except Exception:
+        return False
 
 
 def _of_one_group(

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql.types import DatetimeType, DecimalType, DoubleType, FloatType, NumericType, VariantType
 
-from icefield.declare import Accumulate
+from icefield.declare import Accumulate, ByKey
 from icefield.engine.difference import NESTED
 from icefield.engine.frames import empty_frame
 from icefield.engine.keyed import key_of
-from icefield.engine.promises.exactness import changing_in, everything, may_change
+from icefield.engine.promises.exactness import changing_in, may_change
 from icefield.engine.promises.lineage import MARK
+from icefield.engine.promises.plan_tree import everything
 from icefield.engine.promises.spark_plans import tree_of
 from icefield.engine.quality import SPLITTING
 from icefield.errors import KeyUnknown, NotExact, PromiseBroken
@@ -105,14 +106,24 @@ def _require_carried(node: Node, edge: Edge, schemas: Mapping[str, StructType]) 
         )
 
 
-def require_unasked(node: Node, inputs: Mapping[str, DataFrame], asked: Sequence[tuple[str, DataFrame]]) -> None:
+def require_unasked(node: Node, asked: Sequence[tuple[str, DataFrame]]) -> None:
     """No function of some rows knows what all rows would give; what is passed whole may be asked."""
-    some = {MARK - number for number, edge in enumerate(node.edges) if not edge.lookup}
+    followed = isinstance(node.refresh, ByKey)
+    some = {MARK - n for n, edge in enumerate(node.edges) if not edge.lookup or (followed and edge.on)}
+    _require_unasked(node, "the function", asked, some)
+
+
+def require_unasked_finish(node: Node, asked: Sequence[tuple[str, DataFrame]]) -> None:
+    """The same for `finish`, which is handed the measures of some keys."""
+    _require_unasked(node, "finish=", asked, {MARK})
+
+
+def _require_unasked(node: Node, what: str, asked: Sequence[tuple[str, DataFrame]], some: set[int]) -> None:
     for method, frame in asked:
         if not some.isdisjoint(_ranges(frame)):
             raise PromiseBroken(
-                f"the function of {node.name} calls the Spark action {method}: with {node.refresh.kind}(), the function"
-                " receives only some of the rows, so the result would be incomplete",
+                f"{what} of {node.name} calls the Spark action {method}: with {node.refresh.kind}(), it receives only"
+                " some of the rows, so the result would be incomplete",
                 where=str(node.location),
                 remedy="only return a DataFrame; compute the value in a separate table and pass it as lookup(...), or"
                 " declare the table full()",

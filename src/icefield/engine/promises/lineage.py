@@ -12,8 +12,8 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from icefield.engine.promises.plan_tree import Tree
-from icefield.engine.promises.values import column, first_of, renamed, rewritten, shown, value_of
+from icefield.engine.promises.plan_tree import Tree, everything
+from icefield.engine.promises.values import column, first_of, renamed, rewritten, shown, value_of, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +39,7 @@ _SAME = frozenset(
         "LocalLimit",
         "EventTimeWatermark",
         "CTERelationDef",
+        "PipeOperator",
     ]
 )
 #: Leaves that are the same in every run, and hold rows of no input.
@@ -153,6 +154,8 @@ class Lineage:
         self._inputs = inputs
         self._definitions: dict[int, Tree] = {}
         self._numbers = itertools.count()
+        #: The rows that the subqueries around are evaluated for.
+        self._outer: list[Rows] = []
 
     def rows(self, step: Tree) -> Rows:
         """The rows that a step gives; a step that combines rows of different anchors is refused."""
@@ -204,16 +207,24 @@ class Lineage:
         return Rows(_outputs(step, []))
 
     def _with_definitions(self, step: Tree) -> Rows:
+        return self.rows(self.defined(step))
+
+    def defined(self, step: Tree) -> Tree:
+        """What a WITH is about, once its common table expressions are known."""
         for child in step.children:
             if child.name == "CTERelationDef":
                 self._definitions[int(child.fields["id"])] = child
-        return self.rows(next(child for child in step.children if child.name != "CTERelationDef"))
+        return next(child for child in step.children if child.name != "CTERelationDef")
+
+    def definition(self, step: Tree) -> Tree:
+        """The common table expression that a query names."""
+        found = self._definitions.get(int(step.fields["cteId"]))
+        if found is None:
+            raise Refusal(step, "uses a recursive query", known=False)
+        return found
 
     def _referenced(self, step: Tree) -> Rows:
-        definition = self._definitions.get(int(step.fields["cteId"]))
-        if definition is None:
-            raise Refusal(step, "uses a recursive query", known=False)
-        found, outputs = self.rows(definition), step.listed("output")
+        found, outputs = self.rows(self.definition(step)), step.listed("output")
         known = {column(old): {column(new.id)} for (old, _), new in zip(found.columns, outputs, strict=True)}
         return found.through(known, tuple((new.id, new.fields["name"]) for new in outputs))
 
@@ -224,7 +235,28 @@ class Lineage:
         return self.rows(step.children[0]).through(_told_by(entries), _columns(entries))
 
     def _filter(self, step: Tree) -> Rows:
-        return self.rows(step.children[0]).with_equal(equalities(step.one("condition")))
+        pairs = equalities(step.one("condition"))
+        return self._correlated(self._under_filter(step.children[0], pairs), pairs).with_equal(pairs)
+
+    def _under_filter(self, step: Tree, pairs: list[Equality]) -> Rows:
+        """Rows of which a filter keeps some: where it stands above inner joins, they meet by what it says, too."""
+        if step.name != "Join" or _Join.kind_of(step) not in ("Inner", "Cross"):
+            return self.rows(step)
+        self.require_plain_expressions(step)
+        left, right = (self._under_filter(child, pairs) for child in step.children)
+        return self._joined(step, _Join(step, left, right, tuple(pairs)))
+
+    def _correlated(self, rows: Rows, pairs: list[Equality]) -> Rows:
+        """Rows of a subquery that have the key of the row which it is evaluated for: whatever becomes of them, it is
+        about that key alone.
+        """
+        if not self._outer or set(rows.anchors) != {KEY}:
+            return rows
+        outer = self._outer[-1].anchors.get(KEY, {})
+        both = [*pairs, *(replace(pair, left=pair.right, right=pair.left) for pair in pairs)]
+        own = rows.anchors[KEY]
+        met = all(any(p.left in own[part] and p.right in outer.get(part, ()) for p in both) for part in own)
+        return Rows(rows.columns) if met and outer else rows
 
     def _generate(self, step: Tree) -> Rows:
         rows = self.rows(step.children[0])
@@ -238,8 +270,10 @@ class Lineage:
         rows, outputs = self.rows(step.children[0]), step.listed("output")
         lists = [[*map(value_of, _trees(one))] for one in step.fields.get("projections") or ()]
         columns = tuple((entry.id, entry.fields["name"]) for entry in outputs)
-        if not lists:  # JSON leaves some out; a column that is still the same one is handed on
-            return rows.through({column(number): {column(number)} for number, _ in columns}, columns)
+        if not lists:  # a plan inside of another one, of which JSON leaves them out
+            if rows.anchors:
+                raise Refusal(step, "unpivots rows in a subquery", _first([rows]), known=False)
+            return Rows(columns)
         known = [_told(zip(one, (column(number) for number, _ in columns), strict=True)) for one in lists]
         shared = {value: set.intersection(*(set(told.get(value, ())) for told in known)) for value in known[0]}
         return rows.through(shared, columns)
@@ -252,10 +286,8 @@ class Lineage:
         if rows.anchors and not by:  # gives a row even where there is none
             raise Refusal(step, "aggregates over all rows", _first([rows]))
         self._require_apart(step, rows, by, "groups by {by}")
-        grouped = {value_of(entry) for entry in by}
-        told = {
-            value: forms for value, forms in _told_by(entries).items() if rewritten(value, {g: {g} for g in grouped})
-        }
+        grouped = with_fields({value: {value} for value in map(value_of, by)})
+        told = {value: forms for value, forms in _told_by(entries).items() if rewritten(value, grouped)}
         return rows.through(told, _columns(entries))
 
     def _window(self, step: Tree) -> Rows:
@@ -348,7 +380,17 @@ class Lineage:
         left, inside = self.rows(step.children[0]), step.one("right")
         plan = None if inside is None else inside.fields.get("plan")
         assert isinstance(plan, Tree)
-        return replace(left, columns=(*left.columns, *self.rows(plan).columns))
+        if left.anchors and any(tree.name == "PythonUDTF" for tree in everything(plan)):
+            raise Refusal(step, "calls a Python user-defined table function", _first([left]), known=False)
+        return replace(left, columns=(*left.columns, *self._inside(left, plan).columns))
+
+    def _inside(self, outer: Rows, plan: Tree) -> Rows:
+        """The rows of a query that is evaluated for each of some rows."""
+        self._outer.append(outer)
+        try:
+            return self.rows(plan)
+        finally:
+            self._outer.pop()
 
     def _joined(self, step: Tree, join: _Join) -> Rows:
         left, right = join.left, join.right
@@ -392,6 +434,7 @@ class Lineage:
         """What rows are gathered by determines what they belong to."""
         known = {value: {value} for value in map(value_of, by)}
         listed = ", ".join(shown(value, rows.names) for value in known)
+        known = with_fields(known)
         for anchor, parts in rows.anchors.items():
             if anchor == ROW or not all(any(rewritten(v, known) for v in values) for values in parts.values()):
                 raise Refusal(step, what.format(by=listed), anchor)
@@ -404,9 +447,11 @@ class Lineage:
 
     def require_plain_expressions(self, step: Tree) -> None:
         """Expressions that see one row: no query over anything but lookups, no Python over many rows."""
-        for _, plan in step.subqueries():
+        for holder, plan in step.subqueries():
+            outer = self.rows(step.children[0]) if len(step.children) == 1 else Rows(())
             try:
-                anchors = _first([inside]) if (inside := self.rows(plan)).anchors else None
+                inside = self._inside(outer, plan)
+                anchors = _first([inside]) if inside.anchors and not _is_among(step, holder, outer, inside) else None
             except Refusal as refusal:
                 anchors = refusal.anchor
             if anchors is not None:
@@ -414,6 +459,8 @@ class Lineage:
         if step.name in _GROUPED_MAPS or "functionExpr" in step.fields:
             return
         for expression in step.expressions():
+            if expression.name == "VariableReference":
+                raise Refusal(step, "reads a SQL session variable, whose value may come from other rows")
             if expression.name == "PythonUDF" and expression.fields.get("evalType") not in _ROW_BY_ROW:
                 called = expression.fields.get("name")
                 raise Refusal(step, f"calls a vectorised Python UDF on batches of rows ({called})", known=False)
@@ -438,10 +485,17 @@ class _Join:
     step: Tree
     left: Rows
     right: Rows
+    #: What a filter above requires to be equal.
+    also: tuple[Equality, ...] = ()
 
     @property
     def kind(self) -> str:
-        told = self.step.fields["joinType"]
+        return self.kind_of(self.step)
+
+    @staticmethod
+    def kind_of(step: Tree) -> str:
+        """The kind of a join, as Spark calls it."""
+        told = step.fields["joinType"]
         return told if isinstance(told, str) else str(told.get("product-class", "")).rpartition(".")[2]
 
     @property
@@ -459,11 +513,14 @@ class _Join:
     @property
     def pairs(self) -> list[Equality]:
         """What the condition requires to be equal, the left side's value first."""
-        ours = set(self.left.names)
+        ours, theirs = set(self.left.names), set(self.right.names)
         found = []
-        for pair in equalities(self.step.one("condition")):
-            swapped = not set(_columns_of(pair.left)) <= ours
-            found.append(replace(pair, left=pair.right, right=pair.left) if swapped else pair)
+        for pair in (*equalities(self.step.one("condition")), *self.also):
+            sides = [set(_columns_of(value)) for value in (pair.left, pair.right)]
+            if sides[0] <= ours and sides[1] <= theirs:
+                found.append(pair)
+            elif sides[0] <= theirs and sides[1] <= ours:
+                found.append(replace(pair, left=pair.right, right=pair.left))
         return found
 
     @property
@@ -504,6 +561,33 @@ class _Join:
         ]
         rows = Rows(self.columns, {KEY: keys}, tuple(carried))
         return rows.with_equal(self.pairs) if self.kind == "Inner" else rows
+
+
+def _is_among(step: Tree, holder: Tree, outer: Rows, inside: Rows) -> bool:
+    """Whether a query tells of each row only whether its key is among those that the query gives.
+
+    As a condition alone: elsewhere, and where it is negated, a NULL that any row of the query has makes a difference.
+    """
+    condition = step.one("condition")
+    if step.name != "Filter" or condition is None or set(inside.anchors) != {KEY}:
+        return False
+    compared = next((one for one in _required(condition) if one.name == "InSubquery" and holder in one.walk()), None)
+    if compared is None:
+        return False
+    values = [value_of(child) for child in compared.children if child is not holder]
+    keys, given = inside.anchors[KEY], [column(number) for number, _ in inside.columns]
+    places = dict(zip(values, given, strict=False))
+    own = outer.anchors.get(KEY, {})
+    return all(any(v in own.get(part, ()) and places[v] in keys[part] for v in values) for part in keys)
+
+
+def _required(condition: Tree) -> Iterator[Tree]:
+    """All that a condition requires."""
+    if condition.name == "And":
+        for side in condition.children:
+            yield from _required(side)
+    else:
+        yield condition
 
 
 def _either(left: frozenset[Value], right: frozenset[Value]) -> frozenset[Value]:
@@ -572,7 +656,7 @@ def _told(pairs: Iterable[tuple[Value, Value]]) -> dict[Value, set[Value]]:
     found: dict[Value, set[Value]] = {}
     for value, form in pairs:
         found.setdefault(value, set()).add(form)
-    return found
+    return with_fields(found)
 
 
 def _columns(entries: Sequence[Tree]) -> tuple[tuple[int, str], ...]:

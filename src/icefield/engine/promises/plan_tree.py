@@ -64,6 +64,15 @@ def trees_in(value: Any) -> Iterator[Tree]:
             yield from trees_in(item)
 
 
+def everything(plan: Tree) -> Iterator[Tree]:
+    """Every step and every expression of a plan, those of subqueries as well."""
+    for step in plan.walk():
+        yield step
+        for value in step.fields.values():
+            for tree in trees_in(value):
+                yield from everything(tree)
+
+
 def parse(text: str) -> Tree:
     """The tree that Spark's `toJSON` describes."""
     return _tree(json.loads(text), ())

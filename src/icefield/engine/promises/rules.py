@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from pyspark.sql import functions as F
+
 from icefield.declare import Accumulate, Append, ByKey, Incremental, Query
 from icefield.engine.keyed import key_of
-from icefield.engine.promises.exactness import changing_in, unordered_in
+from icefield.engine.promises.exactness import inexact_in, moment_in
 from icefield.engine.promises.lineage import KEY, ROW, Input, Lineage, Refusal, placed
 from icefield.engine.promises.measures import require_merging
 from icefield.engine.promises.plan_tree import Tree
 from icefield.engine.promises.spark_plans import deep_plans, line_in_query, tree_of, typed
 from icefield.engine.promises.values import column, value_of
-from icefield.errors import NotExact, PromiseBroken
+from icefield.errors import KeyUnknown, NotExact, PromiseBroken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 #: What a plan tells of a promise: that it is kept, or nothing, where the author vouches for it.
 Proof = Literal["proven", "trusted"]
 #: Steps that may stand above the group of an accumulating function.
-_ABOVE = ("Project", "SubqueryAlias", "View", "Sort", "Filter", "ResolvedHint")
+_ABOVE = ("Project", "SubqueryAlias", "View", "Sort", "Filter", "ResolvedHint", "PipeOperator", "CTERelationDef")
+_QUERIES = ("WithCTE", "CTERelationRef")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,7 @@ def prove(call: Call) -> Proof:
                 raise _broken(call, refusal) from None
             proof = "trusted"
         _require_exact(call.node, plan)
+        _require_no_moments(call)
     return proof
 
 
@@ -115,7 +119,16 @@ def _require_one_group(call: Call, plan: Tree) -> None:
 def _group_below(call: Call, lineage: Lineage, plan: Tree) -> tuple[dict[str, Tree], Tree]:
     """What the columns of the result are made of, as far down as the step that groups, and that step."""
     followed = _outputs(plan)
-    while plan.name in _ABOVE and not _is_input(plan):
+    while (plan.name in _ABOVE and not _is_input(plan)) or plan.name in _QUERIES:
+        if plan.name == "WithCTE":
+            plan = lineage.defined(plan)
+            continue
+        if plan.name == "CTERelationRef":
+            below = lineage.definition(plan)
+            names = zip(plan.listed("output"), _outputs(below).values(), strict=True)
+            followed = _put_in(followed, [Tree("Alias", new.fields, (old,)) for new, old in names])
+            plan = below
+            continue
         lineage.require_plain_expressions(plan)
         if plan.name == "Filter" and _groups_below(plan) and not _is_about_keys(call, plan, followed):
             raise Refusal(plan, "filters groups by an aggregate that is not final until all rows have arrived", ROW)
@@ -145,6 +158,8 @@ def _is_input(plan: Tree) -> bool:
 
 def _outputs(plan: Tree) -> dict[str, Tree]:
     """The columns of a plan by name, before anything is known of what they are made of."""
+    if plan.name == "WithCTE":
+        return _outputs(next(child for child in plan.children if child.name != "CTERelationDef"))
     while not (listed := plan.listed("projectList") or plan.listed("aggregateExpressions") or plan.listed("output")):
         if not plan.children:
             return {}
@@ -253,7 +268,13 @@ def _keys(node: Node, edge: Edge, frame: DataFrame, places: Mapping[str, Value])
     own = {name: f"`{name}`" for name in places}
     if all(text in own.values() for text in texts.values()):
         return {key: places[text[1:-1]] for key, text in texts.items()}
-    plan = tree_of(frame.selectExpr(*(f"{text} AS k{n}" for n, text in enumerate(texts.values()))))
+    plan = tree_of(frame.select(*(F.expr(text).alias(f"k{n}") for n, text in enumerate(texts.values()))))
+    if plan.name != "Project" or not _is_input(plan.children[0]):
+        raise KeyUnknown(
+            f"the key of {node.name} is not computed from one row: {', '.join(texts.values())}",
+            where=str(node.location),
+            remedy="use an expression without aggregates, window functions and generators",
+        )
     ids = {entry.id: n for n, entry in enumerate(plan.children[0].listed("projectList"))}
     known = {column(number): placed(n) for number, n in ids.items()}
     entries = plan.listed("projectList")
@@ -353,24 +374,35 @@ def _signature(step: Tree) -> tuple[object, ...]:
 
 def _require_exact(node: Node, plan: Tree) -> None:
     """An incremental table gives the same rows however often it is computed."""
-    if node.volatile:
+    found = inexact_in(plan, node.volatile)
+    if found is None:
         return
-    changing = changing_in(plan)
-    unordered = unordered_in(plan) if node.keys else None
-    if changing is not None:
+    if found.kind == "changing":
         raise NotExact(
-            f"{node.name} calls {changing}, which returns a different value in each run, so the table could not be"
+            f"{node.name} calls {found.told}, which returns a different value in each run, so the table could not be"
             " reproduced or verified",
             where=str(node.location),
-            remedy=f'{_instead(changing)}, or declare the columns that differ between runs: volatile=["..."]',
+            remedy=f"{_instead(found.told)}, or, if it only ends in columns that may differ between runs, declare them:"
+            ' volatile=["..."]',
         )
-    if unordered is not None:
+    raise NotExact(
+        f"{node.name} calls {found.told}, whose result depends on the order of rows, which Spark does not guarantee",
+        where=str(node.location),
+        remedy="choose the row by a unique order within each key: max(struct(order, value)) for the last value,"
+        " min(struct(order, value)) for the first, row_number() over an ordered window for whole rows,"
+        " sort_array(collect_list(...)) for lists",
+    )
+
+
+def _require_no_moments(call: Call) -> None:
+    """SQL has literals for today and now, which a plan holds as what they were when it was made."""
+    moment = moment_in(call.function.text) if isinstance(call.function, Query) else None
+    if moment is not None and not call.node.volatile:
         raise NotExact(
-            f"{node.name} calls {unordered}, whose result depends on the order of rows, which Spark does not guarantee",
-            where=str(node.location),
-            remedy="choose the row by a unique order within each key: max(struct(order, value)) for the last value,"
-            " min(struct(order, value)) for the first, row_number() over an ordered window for whole rows,"
-            " sort_array(collect_list(...)) for lists",
+            f"{call.node.name} contains the literal {moment}, which means a different moment in each run, so the table"
+            " could not be reproduced or verified",
+            where=str(call.node.location),
+            remedy="compare with the column ingested_at, which sources provide, or pass the day in as an input",
         )
 
 

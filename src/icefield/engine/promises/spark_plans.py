@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 
-from icefield.engine.promises.exactness import changing_in, everything
+from icefield.engine.promises.exactness import changing_in
 from icefield.engine.promises.lineage import MARK
-from icefield.engine.promises.plan_tree import Tree, parse
+from icefield.engine.promises.plan_tree import Tree, everything, parse
 from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
@@ -43,7 +43,24 @@ def input_frame(spark: SparkSession, number: int, schema: StructType) -> DataFra
 
 def tree_of(frame: DataFrame) -> Tree:
     """The analysed plan of a frame."""
-    return parse(analysed(frame).toJSON())
+    plan = analysed(frame)
+    tree = parse(plan.toJSON())
+    for step in tree.walk():
+        if step.name == "Expand" and step.fields.get("projections") is None:
+            step.fields["projections"] = [  # type: ignore[index]  # JSON leaves these out
+                [parse(one.toJSON()) for one in items(each)] for each in items(_step(plan, step).projections())
+            ]
+        elif step.name == "Deduplicate":
+            columns = items(_step(plan, step).child().output())
+            step.fields["columns"] = [int(one.exprId().id()) for one in columns]  # type: ignore[index]
+    return tree
+
+
+def _step(plan: Any, step: Tree) -> Any:
+    """A step of a plan in the JVM."""
+    for number in step.path:
+        plan = plan.children().apply(number)
+    return plan
 
 
 def analysed(frame: DataFrame) -> Any:
@@ -53,18 +70,13 @@ def analysed(frame: DataFrame) -> Any:
 
 def line_in_query(frame: DataFrame, step: Tree) -> int | None:
     """The line of SQL text that a step comes from; None for what was written in Python."""
-    plan = analysed(frame)
-    for number in step.path:
-        plan = plan.children().apply(number)
-    line = plan.origin().line()
+    line = _step(analysed(frame), step).origin().line()
     return int(line.get()) if line.isDefined() else None
 
 
 def typed(frame: DataFrame, step: Tree, field: str) -> list[Tree]:
     """The columns that a step makes, with what JSON leaves out: types, and whether a failure gives NULL."""
-    plan = analysed(frame)
-    for number in step.path:
-        plan = plan.children().apply(number)
+    plan = _step(analysed(frame), step)
     return [_typed(tree, entry) for tree, entry in zip(step.listed(field), items(getattr(plan, field)()), strict=True)]
 
 

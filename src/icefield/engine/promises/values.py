@@ -51,6 +51,11 @@ _IGNORED = frozenset(
         "nonInheritableMetadataKeys",
         "explicitMetadata",
         "evalMode",
+        # what `typed` adds
+        "type",
+        "function",
+        "sql",
+        "renames",
         "evalContext",
         "timeZoneId",
         "ansiEnabled",
@@ -91,7 +96,28 @@ def _called(expression: Tree) -> Value:
     return (expression.name, next(_unique) if same is None else same, *map(value_of, expression.children))
 
 
+#: Functions of which JSON leaves out options or patterns, so that two that differ look the same.
+_LEFT_OUT = frozenset(
+    [
+        "CsvToStructs",
+        "JsonToStructs",
+        "StructsToCsv",
+        "StructsToJson",
+        "XmlToStructs",
+        "StructsToXml",
+        "Like",
+        "ILike",
+        "LikeAll",
+        "LikeAny",
+        "NotLikeAll",
+        "NotLikeAny",
+    ]
+)
+
+
 def _function(expression: Tree) -> Value:
+    if expression.name in _LEFT_OUT:
+        return opaque()
     name, children = expression.name, tuple(map(value_of, expression.children))
     if "replacement" in expression.fields and len(children) == 1:  # another spelling of what stands below it
         return children[0]
@@ -100,7 +126,7 @@ def _function(expression: Tree) -> Value:
     if name in ("ParseToDate", "ParseToTimestamp") and len(children) == 1:  # without a format: a cast
         return _cast(expression, "date" if name == "ParseToDate" else str(expression.fields["dataType"]), children[0])
     if name in ("TruncTimestamp", "TruncDate"):
-        children = tuple(_upper(child) for child in children)
+        children = tuple(_unit(child) for child in children)
     if name == "GetStructField":
         return _field(children[0], int(expression.fields["ordinal"]))
     if name == "Coalesce":
@@ -135,10 +161,25 @@ def _field(struct: Value, ordinal: int) -> Value:
     return ("GetStructField", ordinal, struct)
 
 
-def _upper(operand: Value) -> Value:
+def with_fields(known: dict[Value, set[Value]]) -> dict[Value, set[Value]]:
+    """What is known of values, and of those that structs among them are made of: each is a field of its struct."""
+    found = {value: set(forms) for value, forms in known.items()}
+    for value, forms in known.items():
+        if value[0] == "CreateNamedStruct":
+            for ordinal, part in enumerate(value[2:][1::2]):
+                found.setdefault(part, set()).update(_field(form, ordinal) for form in forms)
+    return found
+
+
+#: Units that a time is truncated to under other names.
+_UNITS = {"MON": "MONTH", "MM": "MONTH", "YYYY": "YEAR", "YY": "YEAR", "DD": "DAY"}
+
+
+def _unit(operand: Value) -> Value:
     """The unit that a time is truncated to: MINUTE is minute."""
     if operand[0] == "literal" and isinstance(operand[2], str):
-        return (*operand[:2], operand[2].upper())
+        unit = operand[2].upper()
+        return (*operand[:2], _UNITS.get(unit, unit))
     return operand
 
 
