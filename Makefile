@@ -1,15 +1,16 @@
 # GNU make on Linux and macOS. Every target does its own set-up; nothing is needed before but Python 3.11+.
 .DEFAULT_GOAL := help
-.PHONY: help setup dev lock run test check format whole faults soak bench scale wheel clean
+.PHONY: help setup dev lock run demo-taxi test test-services check format whole faults soak bench scale wheel clean
 
 PYTHON ?= python3
 JOBS ?= 2
 SEED ?= $(shell date +%s)
 BIN := .venv/bin
 ECOMMERCE := pipelines/ecommerce
+TAXI := pipelines/taxi
 
 help: ## Show what there is
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Prepare: an isolated environment in .venv, the jars, Java if there is none
 	@$(PYTHON) scripts/setup.py
@@ -24,8 +25,16 @@ run: setup ## Build the e-commerce lakehouse, or take in what is new
 	@test -d $(ECOMMERCE)/landing || $(BIN)/python $(ECOMMERCE)/generate.py
 	@$(BIN)/icefield run -p $(ECOMMERCE)
 
-test: dev ## Run the whole test suite (JOBS=2 processes; ARGS="-k name" to choose)
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+demo-taxi: setup ## Generate some months of taxi trips, take them in month by month, show the history
+	@test -d $(TAXI)/landing || $(BIN)/python $(TAXI)/generate.py
+	@$(BIN)/icefield run -p $(TAXI)
+	@$(BIN)/icefield table history -p $(TAXI) raw.yellow_trips
+
+test: dev ## Run the test suite, which needs no server (JOBS=2 processes; ARGS="-k name" to choose)
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not services" $(ARGS)
+
+test-services: dev ## Run the tests that start real servers: a Spark cluster
+	@$(BIN)/pytest -m services $(ARGS)
 
 check: dev ## Lint, formatting, types, import directions
 	@$(BIN)/ruff check .

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import select
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from icefield.lake.branch import Branch, new_branch_name
 from icefield.lake.embedded import EmbeddedLake, new_run_id, now_ms
 from icefield.lake.ops import Journal, at, open_catalog
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def new_lake(root: Path) -> EmbeddedLake:
@@ -49,13 +54,45 @@ def told(run: str, status: str = "published") -> Journal:
     return Journal(runs=[{"run": run, "status": status, "started_at": at(now_ms()), "finished_at": at(now_ms())}])
 
 
-def publish(lake: EmbeddedLake, tables: dict[str, list[int]], run: str = "") -> Branch:
+def publish(lake: EmbeddedLake, tables: dict[str, list[int]], run: str = "", batch: str = "") -> Branch:
     """Opens a branch, appends to tables, and publishes them."""
     branch = open_branch(lake, run)
     for table, values in tables.items():
         write(branch, table, *values)
-    branch.publish({table: {"icefield.run": branch.run} for table in tables}, told(branch.run))
+    return finish(branch, tables, batch)
+
+
+def finish(branch: Branch, tables: Iterable[str], batch: str = "") -> Branch:
+    """Publishes what was written to tables of a branch."""
+    summary = {"icefield.batch": batch} if batch else {}
+    properties = {table: {"icefield.run": branch.run} for table in tables}
+    branch.publish(properties, told(branch.run), summaries=dict.fromkeys(properties, summary))
     return branch
+
+
+def change(branch: Branch, table: str, rows: pa.Table, *, replacing: str = "", partitioned_by: str = "") -> None:
+    """Appends rows of any columns to a table of the branch, in place of those that a condition meets if one is given.
+
+    `partitioned_by` is a transform and a column, `identity(day)`, for a table that is new.
+    """
+    catalog = open_catalog(branch)
+    branch.lake.catalog.add_namespace(branch.name, table.split(".")[0])
+    branch.prepare(table)
+    told = {"icefield.run": branch.run}
+    if branch.base.get(table):
+        found = catalog.load_table(table)
+    else:
+        folder, properties = str(branch.lake.table_folder(table)), branch.own_properties(table)
+        found = catalog.create_table(table, schema=rows.schema, location=folder, properties=properties)
+        if partitioned_by:
+            transform, column = partitioned_by.rstrip(")").split("(")
+            with found.update_spec() as spec:
+                spec.add_field(column, transform, f"{column}_{transform}")
+    if replacing:
+        found.overwrite(rows, replacing, snapshot_properties=told)
+    else:
+        found.append(rows, snapshot_properties=told)
+    catalog.close()
 
 
 def _soak(lake: EmbeddedLake, name: str) -> None:

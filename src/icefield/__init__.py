@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from icefield.declare import expect as expect
     from icefield.declare import expect_table as expect_table
     from icefield.declare import files as files
+    from icefield.declare import frames as frames
     from icefield.declare import fresh_within as fresh_within
     from icefield.declare import full as full
     from icefield.declare import lookup as lookup
@@ -40,6 +41,7 @@ __all__ = [
     "expect",
     "expect_table",
     "files",
+    "frames",
     "fresh_within",
     "full",
     "lookup",

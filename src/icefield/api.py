@@ -12,10 +12,10 @@ from icefield.project import open_project
 from icefield.project.config import find_project, read_config
 from icefield.query import Reader, Result, open_reader
 from icefield.query.overview import columns
+from icefield.run.batches import run_due
 from icefield.run.events import silent
 from icefield.run.order import Order
 from icefield.run.planning import plan_project, selected
-from icefield.run.runner import run_project
 from icefield.run.verifying import verify_project
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Lake:
         full_refresh: bool = False,
         keep_going: bool = False,
         accept: str | Iterable[str] = (),
+        batch: str = "",
         listener: Listener = silent,
     ) -> RunResult:
         """Ingests new files, refreshes the affected tables, checks them, and publishes everything atomically.
@@ -91,8 +92,9 @@ class Lake:
             full_refresh=full_refresh,
             keep_going=keep_going,
             accept=_names(accept),
+            batches=(batch, batch),
         )
-        return run_project(self.project, order, listener)
+        return run_due(self.project, order, listener)
 
     def plan(
         self,

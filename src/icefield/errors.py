@@ -281,6 +281,12 @@ class NothingPublished(LakeError):
     code = "ICE-308"
 
 
+class UnknownVersion(LakeError):
+    """The requested version of a table does not exist, or is not unique."""
+
+    code = "ICE-309"
+
+
 class SourceError(IcefieldError):
     """Files that have arrived cannot be ingested."""
 
@@ -321,6 +327,12 @@ class AllFilesGone(SourceError):
     """All files of a source with `deleted="withdraw"` are missing."""
 
     code = "ICE-406"
+
+
+class UnknownBatch(SourceError):
+    """A batch was asked for that no source has."""
+
+    code = "ICE-407"
 
 
 class EngineError(IcefieldError):

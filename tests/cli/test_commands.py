@@ -13,10 +13,12 @@ from xml.etree import ElementTree
 import pytest
 from commands import icefield, icefield_as_nobody, imported, lines
 
+import batched
+from batched import taxi
 from icefield.cli.app import COMMANDS, build_app
 from icefield.lake.ops import Journal, at, open_catalog
 from icefield.project.config import read_config
-from lakes import new_lake, open_branch, publish, told
+from lakes import change, finish, new_lake, open_branch, publish, told
 from projects import ORDERS, TinyProject, order, tiny, without_rights
 
 FIRST, SECOND = "20260101T000000-aaaaaa", "20260102T000000-bbbbbb"
@@ -39,6 +41,12 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> TinyProject:
     publish(lake, {"gold.old": [3]}, SECOND)
     _fill_quarantine(project)
     return project
+
+
+@pytest.fixture(scope="module")
+def trips(tmp_path_factory: pytest.TempPathFactory) -> TinyProject:
+    """A project that takes in files by months."""
+    return taxi(tmp_path_factory.mktemp("trips") / "taxi")
 
 
 def _fill_quarantine(project: TinyProject) -> None:
@@ -103,7 +111,15 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["nope"], ["sql"], ["ls", "--nope"], ["quarantine", "show", "x", "--limit", "0"]]
+    "arguments",
+    [
+        ["nope"],
+        ["sql"],
+        ["ls", "--nope"],
+        ["quarantine", "show", "x", "--limit", "0"],
+        ["table", "compare", "x"],
+        ["table", "tree", "x", "--snapshots", "0"],
+    ],
 )
 def test_wrong_usage_is_2(arguments: list[str]) -> None:
     done = icefield(*arguments)
@@ -111,7 +127,20 @@ def test_wrong_usage_is_2(arguments: list[str]) -> None:
     assert done.err
 
 
-@pytest.mark.parametrize("command", ["ls", "plan", "run", "check", "sql SELECT", "table history x", "quarantine ls"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls",
+        "plan",
+        "run",
+        "check",
+        "sql SELECT",
+        "table history x",
+        "table compare x y",
+        "table tree x",
+        "quarantine ls",
+    ],
+)
 def test_outside_of_a_project_every_command_says_so(tmp_path: Path, command: str) -> None:
     done = icefield(*command.split(), "-p", str(tmp_path))
     assert (done.code, done.out) == (2, "")
@@ -181,6 +210,43 @@ def test_ls_draws_the_graph(project: TinyProject, tmp_path: Path, select: list[s
     assert (done.code, done.out) == (0, "")
     assert ElementTree.parse(file).getroot().get("aria-label") == f"{tables} tables"
     assert icefield("ls", *select, "--svg", "-", "-p", str(project.root)).out == file.read_text()
+
+
+def test_ls_lists_batches_and_gaps(trips: TinyProject) -> None:
+    done = icefield("ls", "--batches", "-p", str(trips.root))
+    assert (done.code, done.err) == (0, "")
+    assert lines(done.out) == [
+        "table batch state files",
+        "raw.trips 2026-01 changed 1",
+        "raw.trips 2026-02 taken 1",
+        "raw.trips 2026-04 new 1",
+        "raw.trips: 3 batches, 2026-01 to 2026-04, no files for 2026-03",
+    ]
+    assert json.loads(icefield("ls", "--batches", "--json", "-p", str(trips.root)).out) == [
+        {
+            "table": "raw.trips",
+            "batches": [
+                {"batch": "2026-01", "state": "changed", "files": 1},
+                {"batch": "2026-02", "state": "taken", "files": 1},
+                {"batch": "2026-04", "state": "new", "files": 1},
+            ],
+            "gaps": ["2026-03"],
+        }
+    ]
+
+
+def test_ls_of_batches_where_there_are_none_is_a_sentence(project: TinyProject, trips: TinyProject) -> None:
+    done = icefield("ls", "--batches", "-p", str(project.root))
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("No table is taken in by batches: ")
+    assert icefield("ls", "--batches", "--json", "-p", str(project.root)).out == "[]\n"
+    assert icefield("ls", "marts", "--batches", "--json", "-p", str(trips.root)).out == "[]\n", "none that is selected"
+
+
+def test_ls_draws_tables_or_lists_batches(trips: TinyProject) -> None:
+    done = icefield("ls", "--batches", "--svg", "-", "-p", str(trips.root))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error ICE-809 --svg and --batches cannot be combined")
 
 
 # -- plan
@@ -416,6 +482,109 @@ def test_table_history(published: TinyProject) -> None:
     assert [(v["run"], v["rows_total"], v["growth"]) for v in versions] == [(FIRST, 2, 2), (SECOND, 3, 1)]
 
 
+def test_table_history_names_batches_where_there_are_some(trips: TinyProject) -> None:
+    done = icefield("table", "history", "trips", "-p", str(trips.root))
+    head, first, second, third = lines(done.out)
+    assert head == "published (UTC) run batch operation added removed total growth"
+    assert first.endswith(f"{batched.FIRST} 2026-01 append 2 0 2 +2")
+    assert second.endswith(f"{batched.SECOND} 2026-02 append 1 0 3 +1 (+50.0 %)")
+    assert third.endswith(f"{batched.THIRD} 2026-02 overwrite 2 1 4 +1 (+33.3 %)")
+    versions = json.loads(icefield("table", "history", "trips", "--json", "-p", str(trips.root)).out)
+    assert [version["batch"] for version in versions] == ["2026-01", "2026-02", "2026-02"]
+
+
+def test_table_compare(trips: TinyProject) -> None:
+    done = icefield("table", "compare", "trips", "2026-01", "-p", str(trips.root))
+    assert (done.code, done.err) == (0, "")
+    told = lines(done.out)
+    assert told[:4] == [
+        "raw.trips",
+        "before after",
+        f"run {batched.FIRST} {batched.THIRD}",
+        "batch 2026-01 2026-02",
+    ]
+    assert told[6:] == [
+        "rows 2 4",
+        "Rows",
+        "added removed same",
+        "2 0 2",
+        "Totals",
+        "column before after change",
+        "id 3 10 +7",
+        "fare 30.50 43.75 +13.25",
+        "tip 1.50 4.00 +2.50",
+        "Batches and periods",
+        "column before after added removed",
+        "month 2026-01 2026-01, 2026-02 2026-02",
+    ]
+
+
+def test_table_compare_as_json(trips: TinyProject) -> None:
+    here = ["--json", "-p", str(trips.root)]
+    found = json.loads(icefield("table", "compare", "raw.trips", batched.SECOND[:8], "latest", *here).out)
+    assert (found["before"]["run"], found["after"]["batch"]) == (batched.SECOND, "2026-02")
+    assert (found["before"]["rows"], found["after"]["rows"]) == (3, 4)
+    assert found["rows"] == {"added": 2, "removed": 1, "same": 2}
+    assert found["columns"] == {"added": [], "removed": []}
+    assert found["totals"][1] == {"column": "fare", "before": 35.5, "after": 43.75, "change": 8.25}
+    both = ["2026-01", "2026-02"]
+    assert found["values"] == [{"column": "month", "before": both, "after": both, "added": [], "removed": []}]
+
+
+def test_table_compare_of_an_unknown_version_names_the_nearest(trips: TinyProject) -> None:
+    done = icefield("table", "compare", "trips", "2026-07", "-p", str(trips.root))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error ICE-309 raw.trips has no version `2026-07`")
+    assert f"did you mean {batched.THIRD} (batch 2026-02)" in done.err
+
+
+def test_table_compare_needs_no_project_code(published: TinyProject) -> None:
+    found = json.loads(icefield("table", "compare", "old", FIRST, "--json", "-p", str(published.root)).out)
+    assert found["rows"] == {"added": 1, "removed": 0, "same": 2}
+
+
+def test_table_tree_goes_from_the_catalog_down_to_the_files(trips: TinyProject) -> None:
+    done = icefield("table", "tree", "trips", "--snapshots", "1", "-p", str(trips.root))
+    assert (done.code, done.err) == (0, "")
+    told = lines(done.out)
+    metadata = f"raw/trips/metadata/00002-{batched.THIRD}.metadata.json"
+    assert told[:4] == ["catalog entry", "in catalog.db", "database raw", "name trips"]
+    assert told[4:7:2] == [f"metadata {metadata}", f"metadata file {metadata}"]
+    assert "schema 0: id long, fare decimal(10, 2), tip double, month string" in told
+    assert told[-1] == "2 older snapshots: --snapshots N shows more"
+    kinds = [line.split(" raw/")[0] for line in told if " raw/trips/" in line and "metadata raw" not in line]
+    assert kinds == ["previous", "metadata file", "manifest list", *["manifest", "data file"] * 2]
+    assert "bounds id 1 to 2, fare 10.00 to 20.50, tip 0.5 to 1.0, month 2026-01" in told
+    assert str(trips.root) not in done.out, "paths are those within the warehouse"
+
+
+def test_table_tree_names_a_manifest_that_snapshots_share_once(trips: TinyProject) -> None:
+    told = lines(icefield("table", "tree", "trips", "-p", str(trips.root)).out)
+    assert sum(line.startswith("manifest list") for line in told) == 3
+    assert sum(line.startswith("manifest raw") and line.endswith("the same as above") for line in told) == 2
+    assert sum(line.startswith("data file raw") for line in told) == 3
+
+
+def test_table_tree_spells_signs_that_would_not_be_seen(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    project = tiny(tmp_path / "tiny")
+    branch = open_branch(new_lake(project.root / "lake"), FIRST)
+    change(branch, "gold.words", pa.table({"word": ["a\nb\x1b[31m"]}))
+    finish(branch, ["gold.words"])
+    assert r"bounds word a\nb\x1b[31m" in lines(icefield("table", "tree", "words", "-p", str(project.root)).out)
+
+
+def test_table_tree_as_json_has_everything(trips: TinyProject) -> None:
+    done = icefield("table", "tree", "raw.trips", "--snapshots", "2", "--files", "0", "--json", "-p", str(trips.root))
+    found = json.loads(done.out)
+    assert list(found) == ["entry", "metadata", "snapshots", "older"]
+    assert found["metadata"]["columns"][1] == {"id": 2, "name": "fare", "type": "decimal(10, 2)"}
+    assert ([one["batch"] for one in found["snapshots"]], found["older"]) == (["2026-02", "2026-02"], 1)
+    [first, _] = found["snapshots"][0]["manifest_list"]["manifests"]
+    assert (first["added"], first["files"], first["more"]) == ({"files": 1, "rows": 2}, [], 1)
+
+
 def test_table_show(published: TinyProject) -> None:
     facts = json.loads(icefield("table", "show", "gold.old", "--json", "-p", str(published.root)).out)
     assert facts["columns"] == [{"name": "value", "type": "long", "comment": ""}]
@@ -619,6 +788,26 @@ def test_nothing_heavy_is_imported(project: TinyProject, arguments: list[str]) -
     icefield("ls", "-p", str(project.root))  # so that the graph is cached
     where = [] if arguments == ["--help"] else ["-p", str(project.root)]
     assert imported([*arguments, *where]) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["table", "history", "trips"], []),
+        (["table", "tree", "trips"], []),
+        (["table", "compare", "trips", "2026-01"], ["duckdb"]),
+    ],
+)
+def test_looking_at_a_table_imports_what_reads_it_and_nothing_else(
+    trips: TinyProject, arguments: list[str], heavy: list[str]
+) -> None:
+    icefield("ls", "-p", str(trips.root))
+    assert imported([*arguments, "-p", str(trips.root)]) == heavy
+
+
+def test_listing_batches_imports_no_spark(trips: TinyProject) -> None:
+    icefield("ls", "-p", str(trips.root))
+    assert "pyspark" not in imported(["ls", "--batches", "-p", str(trips.root)])
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Nothing is cut, and no name is broken: a table leaves columns out, or stands bel
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,16 +21,32 @@ from typing import Any
 import pytest
 import typer
 
-from icefield.cli import check, report, verify
+from icefield.cli import batches, check, compare, output, report, table, tree, verify
 from icefield.cli.app import COMMANDS, build_app
 from icefield.cli.quarantine import SUFFIX
 from icefield.engine.audit import CheckResult
 from icefield.engine.verify import Verdict
 from icefield.graph.state import TableState, Version
 from icefield.lake import metadata as meta
+from icefield.lake.history import TableVersion
 from icefield.lake.ops import at, open_catalog
+from icefield.lake.tree import (
+    Bound,
+    CatalogEntry,
+    FileCounts,
+    Manifest,
+    ManifestList,
+    MetadataFile,
+    PartitionRange,
+    Snapshot,
+    TableColumn,
+    TableFile,
+    TableTree,
+)
 from icefield.plan import Plan
 from icefield.project import Project, open_project
+from icefield.query.compare import Comparison, Present, Total
+from icefield.run.batches import BatchState
 from icefield.run.events import Replayed, RunResult, TableOutcome, Traffic
 from lakes import new_lake, open_branch, told, write
 
@@ -220,6 +238,117 @@ CHECKED = [
     result_of("transaction_id is unique", "passed", 0),
 ]
 
+
+def month(number: int, rows: int, removed: int = 0, total: int = 0) -> TableVersion:
+    return TableVersion(
+        snapshot=10**17 + number, published_at=dt.datetime(2026, number + 1, 2, 6, tzinfo=dt.UTC),
+        run=f"20260{number + 1}02T060000-{'abcdef'[number] * 6}", batch=f"2026-0{number}",
+        operation="overwrite" if removed else "append", rows_added=rows, rows_removed=removed, rows_total=total,
+        growth=rows - removed, bytes_total=1, files_total=1,
+    )  # fmt: skip
+
+
+MONTHS = [
+    month(1, 2_964_624, total=38_310_226),
+    month(2, 3_007_526, total=41_317_752),
+    replace(month(3, 2_971_020, removed=2_964_624, total=41_324_148), batch="2026-01"),
+]
+LAST_YEAR = [f"2025-{number:02}" for number in range(1, 13)]
+COMPARED = Comparison(
+    table="raw.trips",
+    before=MONTHS[0],
+    after=MONTHS[2],
+    rows_before=38_310_226,
+    rows_after=41_324_148,
+    rows_added=3_020_101,
+    rows_removed=6_179,
+    columns_added=("cbd_congestion_fee",),
+    columns_removed=(),
+    totals=(
+        Total(column="passenger_count", before=51_122_004, after=55_190_218),
+        Total(column="total_amount", before=Decimal("1092123456.78"), after=Decimal("1178301112.04")),
+        Total(column="trip_distance", before=132_001_113.1234, after=132_001_113.1234),
+        Total(column="cbd_congestion_fee", before=None, after=Decimal("2150112.75")),
+    ),
+    present=(
+        Present(column="month", before=(*LAST_YEAR, "2026-01"), after=(*LAST_YEAR, "2026-01", "2026-02")),
+        Present(column="service", before=("green", "yellow"), after=("green", "yellow")),
+    ),
+)  # fmt: skip
+
+BATCHES = [
+    BatchState(
+        table="raw.trips",
+        batches={"2024-10": ("taken", 2), "2024-12": ("changed", 2), "2026-01": ("taken", 0), "2026-02": ("new", 1)},
+    ),
+    BatchState(table="raw.zones", batches={"bronx": ("taken", 1), "queens": ("new", 1_204)}),
+    BatchState(table="raw.weather", batches={}),
+]
+UUID = "3f0c6a52-9a43-4d1e-8c8e-5d1f0a7b2c44"
+TRIPS_AT = "raw/trips/metadata"
+
+
+def stored(content: str, number: int = 0, status: str = "added") -> TableFile:
+    folder = f"{RUN}/month=2026-02" if content == "data" else RUN
+    return TableFile(
+        status=status, content=content, path=f"raw/trips/data/{folder}/00000-{number}-{UUID}-0-00001.parquet",
+        format="parquet", rows=1_203_004, bytes=20_971_520, partition={"month": "2026-02"},
+        bounds=() if content != "data" else tuple(
+            Bound(column=column, lower=lower, upper=upper, nulls=nulls)
+            for column, lower, upper, nulls in (
+                ("pickup_at", dt.datetime(2026, 2, 1), dt.datetime(2026, 2, 28, 23, 59, 59), 0),
+                ("fare", Decimal("-12.50"), Decimal("912.00"), 0),
+                ("zone", "Allerton/Pelham ", "Yorkville West", 1_204),
+                ("month", "2026-02", "2026-02", 0),
+                ("service", "green", "yellow", 0),
+            )
+        ),
+    )  # fmt: skip
+
+
+def manifest(number: int, content: str, files: tuple[TableFile, ...], more: int = 0) -> Manifest:
+    return Manifest(
+        path=f"{TRIPS_AT}/{RUN}/{UUID}-m{number}.avro", bytes=7_568, content=content, added_by=10**18,
+        added=FileCounts(files=len(files) + more, rows=3_007_526), existing=FileCounts(files=0, rows=0),
+        deleted=FileCounts(files=0, rows=0),
+        partitions=(PartitionRange(field="month", lower="2026-02", upper="2026-02", nulls=False),),
+        files=files, more=more,
+    )  # fmt: skip
+
+
+def kept(version: TableVersion, *manifests: Manifest, current: bool = False) -> Snapshot:
+    return Snapshot(
+        id=version.snapshot, parent=version.snapshot - 1, current=current, published_at=version.published_at,
+        run=version.run, batch=version.batch, operation=version.operation, rows=version.rows_total,
+        manifest_list=ManifestList(
+            path=f"{TRIPS_AT}/{RUN}/snap-{10**18 + version.snapshot}-1-{UUID}.avro", bytes=4_500, manifests=manifests
+        ),
+    )  # fmt: skip
+
+
+APPENDED = manifest(0, "data", (stored("data"), stored("data", 1)), more=1_204)
+TREE = TableTree(
+    entry=CatalogEntry(
+        catalog="catalog.db", database="raw", name="trips", metadata=f"{TRIPS_AT}/00002-{RUN}.metadata.json",
+        previous=f"{TRIPS_AT}/00001-{RUN}.metadata.json",
+    ),
+    metadata=MetadataFile(
+        path=f"{TRIPS_AT}/00002-{RUN}.metadata.json", bytes=9_500, format_version=2, schema=1, schemas=2,
+        columns=tuple(
+            TableColumn(id=number, name=name, type=kind)
+            for number, (name, kind) in enumerate(
+                [("pickup_at", "timestamptz"), ("fare", "decimal(10, 2)"), ("zone", "string"), ("month", "string")], 1
+            )
+        ),
+        partitioned_by=("month",), properties=14, current_snapshot=MONTHS[2].snapshot, snapshots=9,
+    ),
+    snapshots=(
+        kept(MONTHS[2], manifest(1, "deletes", (stored("position deletes"),)), APPENDED, current=True),
+        kept(MONTHS[1], APPENDED),
+    ),
+    older=7,
+)  # fmt: skip
+
 SHOWN: dict[str, Callable[[Project], Callable[[], object]]] = {
     "run, the first": lambda shop: lambda: report.show(FIRST_RUN, _elsewhere(shop), ""),
     "run, one more day": lambda shop: lambda: report.show(ONE_MORE_DAY, _elsewhere(shop), ""),
@@ -227,10 +356,15 @@ SHOWN: dict[str, Callable[[Project], Callable[[], object]]] = {
     "verify": lambda _: lambda: verify._show(VERDICTS),
     "check": lambda _: lambda: check._show(CHECKED),
     "ls": lambda shop: call("ls", "-p", str(shop.root)),
+    "ls, batches": lambda _: lambda: batches.show(BATCHES),
     "plan": lambda shop: call("plan", "-p", str(shop.root), "-s", "silver.*"),
     "plan, refused": lambda shop: call("plan", "-p", str(shop.root), "-s", "bronze.support_tickets"),
     "table show": lambda shop: call("table", "show", "silver.payment_analysis", "-p", str(shop.root)),
     "table history": lambda shop: call("table", "history", "payment_analysis", "-p", str(shop.root)),
+    "table history, batches": lambda _: lambda: table._show_versions(MONTHS),
+    "table compare": lambda _: lambda: compare._show(COMPARED),
+    "table tree": lambda _: lambda: output.tree(tree._drawn(TREE)),
+    "table tree, small": lambda shop: call("table", "tree", "gold.daily_metrics", "--files", "0", "-p", str(shop.root)),
     "quarantine ls": lambda shop: call("quarantine", "ls", "-p", str(shop.root)),
     "quarantine show": lambda shop: call("quarantine", "show", "payment_transactions", "-p", str(shop.root)),
     "sql": lambda shop: call("sql", "SELECT * FROM bronze.support_tickets LIMIT 2", "-p", str(shop.root)),
@@ -256,6 +390,7 @@ def scrubbed(screen: str, shop: Project) -> str:
         r"\d+ B\b",
     ):
         screen = re.sub(pattern, lambda match: re.sub(r"\d", "9", match[0]), screen)
+    screen = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", UUID, screen)
     screen = re.sub(r"/[\w/.-]*/shop", lambda match: "/shop", screen.replace(str(shop.root), "/shop"))
     return re.sub(r"99999999999\d*", "9", screen)
 
@@ -284,9 +419,9 @@ def test_nothing_is_wider_than_the_terminal_and_no_name_is_broken(
 ) -> None:
     screen = terminal(width, SHOWN[name](shop)).replace(str(shop.root), "/shop")
     words = [word for line in screen.splitlines() for word in line.split()]
-    for table in tables_in(shop):
-        for cut in range(len("bronze.") + 3, len(table)):
-            assert table[:cut] not in words or any(other[:cut] == other for other in tables_in(shop)), table[:cut]
+    for name in tables_in(shop):
+        for cut in range(len("bronze.") + 3, len(name)):
+            assert name[:cut] not in words or any(other[:cut] == other for other in tables_in(shop)), name[:cut]
     # Paths, commands to be copied and errors are left to the terminal.
     rows = [line for line in screen.splitlines() if not re.match(r"error|metadata|  (next|where|row|icefield)", line)]
     assert [line for line in rows if len(line) > width] == []

@@ -20,6 +20,8 @@ import pytest
 from readers import by_duckdb, by_polars, by_pyiceberg, by_spark, differing
 from recompute import FEEDS, recompute
 
+from icefield.engine import limits
+from icefield.engine.limits import Limits
 from icefield.lake import metadata as meta
 from icefield.lake.scan import connect, scan
 from projects import TinyProject
@@ -67,6 +69,10 @@ def landed(root: Path) -> set[str]:
     return {path.relative_to(root / "landing").as_posix() for path in (root / "landing").glob("*/*.csv")}
 
 
+#: Files are read by threads of the driver, by Spark's tasks, and by both: first build, more days, full refresh.
+READ_BY = {PHASES[0]: Limits(), PHASES[1]: Limits(driver_bytes=-1), PHASES[2]: Limits(driver_bytes=60_000)}
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     root = tmp_path_factory.mktemp("shop") / "ecommerce"
@@ -81,7 +87,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
             generate(root, "--append", "--days", "2", "--rows", str(max(380, 2 * ROWS // DAYS)))
         if new := sorted(landed(root) - before):
             batches.append(new)
-        result = project.run(full_refresh=name == PHASES[2])
+        with pytest.MonkeyPatch.context() as patch:
+            if ROWS <= 1_000_000:
+                patch.setattr(limits, "LIMITS", READ_BY[name])
+            result = project.run(full_refresh=name == PHASES[2])
         assert result.status == "published", result.error
         phases[name] = Phase(result=result, pointers=project.lake.pointers(), batches=list(batches))
     yield Shop(project=project, phases=phases)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from icefield.declare import Files, files
-from icefield.engine.intake.landing import arrivals, files_taken
+from icefield.engine.intake.files.landing import files_news
 from icefield.errors import FileUnreadable
-from icefield.graph.state import Arrivals, FilesTaken, TakenFile
+from icefield.graph.news import FilesCursor, FilesNews, TakenFile
 
 
 def source(deleted: Any = "withdraw", path: str = "landing/*/*.csv") -> Files:
@@ -27,7 +27,7 @@ def land(root: Path, *names: str) -> None:
         path.write_text("x\n1\n")
 
 
-def taken(root: Path, found: Arrivals) -> list[TakenFile]:
+def taken(root: Path, found: FilesNews) -> list[TakenFile]:
     """What the lake remembers once everything was taken in."""
     return [
         TakenFile(path=f.path, size=f.size, modified_ns=f.modified_ns, sha256="", run="", taken_ms=0, order=order)
@@ -41,45 +41,45 @@ def paths(some: Any) -> list[str]:
 
 def test_a_file_that_is_not_there_is_missing_or_gone_as_the_author_said(tmp_path: Path) -> None:
     land(tmp_path, "a/1.csv", "b/2.csv")
-    first = arrivals(tmp_path, source(), None, list)
-    known, noted = files_taken(first), taken(tmp_path, first)
+    first = files_news(tmp_path, source(), None, list)
+    known, noted = first.cursor, taken(tmp_path, first)
     (tmp_path / "landing/b/2.csv").unlink()
     (tmp_path / "landing/b").rmdir()
-    withdrawing = arrivals(tmp_path, source(), known, lambda: noted)
+    withdrawing = files_news(tmp_path, source(), known, lambda: noted)
     assert (paths(withdrawing.gone), paths(withdrawing.missing)) == (["b/2.csv"], [])
-    ignoring = arrivals(tmp_path, source("ignore"), known, lambda: noted)
+    ignoring = files_news(tmp_path, source("ignore"), known, lambda: noted)
     assert (paths(ignoring.gone), paths(ignoring.missing)) == ([], ["b/2.csv"])
 
 
 def test_rows_that_were_kept_are_still_owed_when_the_author_says_withdraw_later(tmp_path: Path) -> None:
     land(tmp_path, "a/1.csv", "b/2.csv")
-    noted = taken(tmp_path, arrivals(tmp_path, source("ignore"), None, list))
+    noted = taken(tmp_path, files_news(tmp_path, source("ignore"), None, list))
     (tmp_path / "landing/b/2.csv").unlink()
-    changed = FilesTaken(count=-1, digest="")
-    kept = files_taken(arrivals(tmp_path, source("ignore"), changed, lambda: noted))
+    changed = FilesCursor(count=-1, digest="")
+    kept = files_news(tmp_path, source("ignore"), changed, lambda: noted).cursor
 
     def never() -> list[TakenFile]:
         raise AssertionError("what the lake remembers is read only where something is different")
 
-    assert arrivals(tmp_path, source("ignore"), kept, never).missing == ()
-    owed = arrivals(tmp_path, source(), kept, lambda: noted)
+    assert files_news(tmp_path, source("ignore"), kept, never).missing == ()
+    owed = files_news(tmp_path, source(), kept, lambda: noted)
     assert paths(owed.gone) == ["b/2.csv"]
-    assert arrivals(tmp_path, source(), files_taken(owed), never).gone == ()
+    assert files_news(tmp_path, source(), owed.cursor, never).gone == ()
 
 
 def test_a_file_that_comes_back_is_new_and_no_place_is_given_twice(tmp_path: Path) -> None:
     land(tmp_path, "a/1.csv", "a/2.csv")
-    first = arrivals(tmp_path, source(), None, list)
+    first = files_news(tmp_path, source(), None, list)
     one, two = taken(tmp_path, first)
     gone = TakenFile(**{**{f: getattr(two, f) for f in two.__slots__}, "withdrawn": True, "sequence": 7})
-    back = arrivals(tmp_path, source(), FilesTaken(count=1, digest=""), lambda: [one, gone])
+    back = files_news(tmp_path, source(), FilesCursor(count=1, digest=""), lambda: [one, gone])
     assert (paths(back.new), paths(back.gone), back.next_order, back.next_sequence) == (["a/2.csv"], [], 2, 8)
 
 
 def test_a_folder_that_cannot_be_looked_into_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land(tmp_path, "a/1.csv", "b/2.csv")
-    first = arrivals(tmp_path, source(), None, list)
-    known, noted = files_taken(first), taken(tmp_path, first)
+    first = files_news(tmp_path, source(), None, list)
+    known, noted = first.cursor, taken(tmp_path, first)
     look = os.scandir
 
     def denied(path: Any = ".") -> Any:
@@ -89,5 +89,5 @@ def test_a_folder_that_cannot_be_looked_into_is_not_empty(tmp_path: Path, monkey
 
     monkeypatch.setattr(os, "scandir", denied)
     with pytest.raises(FileUnreadable, match="landing/b"):
-        arrivals(tmp_path, source(), known, lambda: noted)
-    assert paths(arrivals(tmp_path, source("ignore"), known, lambda: noted).missing) == ["b/2.csv"]
+        files_news(tmp_path, source(), known, lambda: noted)
+    assert paths(files_news(tmp_path, source("ignore"), known, lambda: noted).missing) == ["b/2.csv"]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from icefield.declare import accumulate, append, by_key, collecting, files, full, lookup, table
+from icefield.declare import accumulate, append, by_key, collecting, files, full, lookup, table, unique
 from icefield.errors import AllFilesGone, FileChanged, FileMissing
 from icefield.graph import Graph, build_graph
-from icefield.graph.state import Arrivals, LandedFile, TableState, TakenFile, Version
+from icefield.graph.news import FilesNews, LandedFile, TakenFile
+from icefield.graph.state import TableState, Version
 from icefield.plan import Range, Step, Wishes, decide, make_plan, read_by_all
 from icefield.run.planning import rows_at_stake
 
@@ -108,12 +109,17 @@ def test_a_lookup_that_changed_rebuilds_who_reads_it() -> None:
 
 
 def test_files_that_changed_are_refused_taken_anew_or_left_as_the_author_said() -> None:
-    arrivals = Arrivals(landed=(landed("a", 1),), changed=(landed("a", 1),), taken=(taken("a"),))
+    arrivals = FilesNews(landed=(landed("a", 1),), changed=(landed("a", 1),), taken=(taken("a"),))
     b = state(GRAPH["t.b"])
     with pytest.raises(FileChanged, match="the content of a has changed since ingestion"):
         decide(GRAPH["t.b"], b, {}, arrivals, NOTHING)
     replacing, ignoring = graph("replace")["t.b"], graph("ignore")["t.b"]
-    assert decide(replacing, state(replacing), {}, arrivals, NOTHING).reason == "a corrected"
+    step = decide(replacing, state(replacing, origin=True), {}, arrivals, NOTHING)
+    assert (step.action, step.reason) == ("update", "a corrected")
+    step = decide(replacing, state(replacing), {}, arrivals, NOTHING)
+    assert step.action == "rebuild"
+    assert step.reason == "a corrected, and its rows do not tell their file (the column source_file)"
+    arrivals = replace(arrivals, changed=(), ignored=arrivals.changed)
     assert decide(ignoring, state(ignoring), {}, arrivals, NOTHING).action == "none"
     assert decide(ignoring, state(ignoring), {}, replace(arrivals, new=(landed("b"),)), NOTHING).reason == "b arrived"
     with pytest.raises(FileChanged, match="the content of a has changed since ingestion"):
@@ -121,7 +127,7 @@ def test_files_that_changed_are_refused_taken_anew_or_left_as_the_author_said() 
 
 
 def test_a_rebuild_without_a_file_that_was_taken_is_refused() -> None:
-    gone = Arrivals(missing=(taken("a"),), taken=(taken("a"),))
+    gone = FilesNews(missing=(taken("a"),), taken=(taken("a"),))
     b = state(GRAPH["t.b"])
     assert decide(GRAPH["t.b"], b, {}, gone, NOTHING).action == "none"
     with pytest.raises(FileMissing, match="a, ingested earlier, cannot be found"):
@@ -131,7 +137,7 @@ def test_a_rebuild_without_a_file_that_was_taken_is_refused() -> None:
 def test_a_remedy_is_one_that_helps() -> None:
     """To accept is no way out of what was asked for, or of what a file itself brought about."""
     node, replacing = GRAPH["t.b"], graph("replace")["t.b"]
-    gone = Arrivals(landed=(landed("b"),), missing=(taken("a"),), taken=(taken("a"), taken("b", 1)))
+    gone = FilesNews(landed=(landed("b"),), missing=(taken("a"),), taken=(taken("a"), taken("b", 1)))
     with pytest.raises(FileMissing, match=r"--accept t\.b"):
         decide(node, state(node, fingerprint="old"), {}, gone, NOTHING)
     corrected = replace(gone, landed=(landed("b", 1),), changed=(landed("b", 1),))
@@ -141,24 +147,26 @@ def test_a_remedy_is_one_that_helps() -> None:
         assert "--accept" not in str(told.value)
 
 
-def test_the_rows_of_a_file_that_is_gone_are_withdrawn_by_a_rebuild() -> None:
+def test_the_rows_of_a_file_that_is_gone_leave() -> None:
     node = graph("replace")["t.b"]
-    gone = Arrivals(landed=(landed("b"),), gone=(taken("a"),), taken=(taken("a"), taken("b", 1)))
+    gone = FilesNews(landed=(landed("b"),), gone=(taken("a"),), taken=(taken("a"), taken("b", 1)))
     both = replace(gone, landed=(landed("b", 1),), changed=(landed("b", 1),))
-    old = state(node, fingerprint="old")
-    assert decide(node, state(node), {}, gone, NOTHING).action == "rebuild"
-    assert decide(node, state(node), {}, gone, NOTHING).reason == "1 file removed: a"
-    assert decide(node, state(node), {}, both, NOTHING).reason == "b corrected; 1 file removed: a"
+    old, told = state(node, fingerprint="old", origin=True), state(node, origin=True)
+    assert decide(node, state(node), {}, gone, NOTHING).action == "rebuild", "its rows do not tell their file"
+    assert decide(node, told, {}, gone, NOTHING).action == "update"
+    assert decide(node, told, {}, gone, NOTHING).reason == "1 file removed: a"
+    assert decide(node, told, {}, both, NOTHING).reason == "b corrected; 1 file removed: a"
     assert decide(node, old, {}, gone, NOTHING).reason == "its code changed; 1 file removed: a"
     many = replace(gone, gone=tuple(taken(name) for name in "cdefg"))
-    assert decide(node, state(node), {}, many, NOTHING).reason == "5 files removed"
-    ignoring = graph("ignore")["t.b"]
+    assert decide(node, told, {}, many, NOTHING).reason == "5 files removed"
+    ignoring, both = graph("ignore")["t.b"], replace(both, changed=(), ignored=both.changed)
+    assert decide(ignoring, state(ignoring, origin=True), {}, both, NOTHING).action == "update"
     with pytest.raises(FileChanged, match="the content of b has changed since ingestion"):
         decide(ignoring, state(ignoring), {}, both, NOTHING)
 
 
 def test_an_empty_landing_folder_withdraws_nothing() -> None:
-    gone = Arrivals(gone=(taken("a"),), taken=(taken("a"),))
+    gone = FilesNews(gone=(taken("a"),), taken=(taken("a"),))
     for wishes in (NOTHING, Wishes(full_refresh=True), Wishes(accept=frozenset({"t.b"}))):
         with pytest.raises(AllFilesGone, match="is their disk mounted"):
             decide(GRAPH["t.b"], state(GRAPH["t.b"]), {}, gone, wishes)
@@ -169,37 +177,42 @@ def test_a_table_read_in_full_loses_no_row_with_a_file_unless_that_is_said() -> 
         table("t.f", source=files("landing/*.csv", schema="x BIGINT"), refresh=full())(reading("rows"))
     node = build_graph(registry.tables)["t.f"]
     known = {"landed": (landed("b"),), "taken": (taken("a"), taken("b", 1))}
-    assert decide(node, state(node), {}, Arrivals(missing=(taken("a"),), **known), NOTHING).action == "none"
+    assert decide(node, state(node), {}, FilesNews(missing=(taken("a"),), **known), NOTHING).action == "none"
     with pytest.raises(FileMissing, match="c arrived"):
-        decide(node, state(node), {}, Arrivals(missing=(taken("a"),), new=(landed("c"),), **known), NOTHING)
-    step = decide(node, state(node), {}, Arrivals(gone=(taken("a"),), **known), NOTHING)
+        decide(node, state(node), {}, FilesNews(missing=(taken("a"),), new=(landed("c"),), **known), NOTHING)
+    step = decide(node, state(node), {}, FilesNews(gone=(taken("a"),), **known), NOTHING)
     assert (step.action, step.reason) == ("refresh", "1 file removed: a")
 
 
 def test_a_replay_without_its_files_is_not_told_to_accept_anything() -> None:
-    gone = Arrivals(missing=(taken("a"),), taken=(taken("a"),))
-    other = Arrivals(landed=(landed("a", 1),), changed=(landed("a", 1),), taken=(taken("a"),))
-    ignoring = graph("ignore")["t.b"]
+    gone = FilesNews(missing=(taken("a"),), taken=(taken("a"),))
+    other = FilesNews(landed=(landed("a", 1),), ignored=(landed("a", 1),), taken=(taken("a"),))
+    with collecting() as registry:
+        source = files("landing/*.csv", schema="x BIGINT", changed="ignore")
+        table("t.b", source=source, checks=[unique("x", otherwise="quarantine")])(reading("rows"))
+    node = build_graph(registry.tables)["t.b"]
     wishes = Wishes(replay=frozenset({"t.b"}))
     with pytest.raises(FileMissing, match="restore the files, and try again") as missing:
-        decide(GRAPH["t.b"], state(GRAPH["t.b"]), {}, gone, wishes)
+        decide(node, state(node), {}, gone, wishes)
     with pytest.raises(FileChanged, match="restore the old content, and try again") as changed:
-        decide(ignoring, state(ignoring), {}, other, wishes)
+        decide(node, state(node), {}, other, wishes)
     assert "--accept" not in f"{missing.value} {changed.value}"
+    step = decide(node, state(node, origin=True), {}, gone, wishes)
+    assert (step.action, step.reason) == ("update", "its quarantine is replayed"), "its files are not needed"
 
 
 def test_touched_files_are_only_noted() -> None:
-    step = decide(GRAPH["t.b"], state(GRAPH["t.b"]), {}, Arrivals(touched=(landed("a", 1),)), NOTHING)
+    step = decide(GRAPH["t.b"], state(GRAPH["t.b"]), {}, FilesNews(touched=(landed("a", 1),)), NOTHING)
     assert (step.action, step.reason) == ("note", "a touched, content unchanged")
 
 
 def test_what_a_plan_reads_is_estimated_from_files_and_inputs() -> None:
-    big = Arrivals(landed=(replace(landed("a"), size=80_000),), new=(replace(landed("a"), size=80_000),))
+    big = FilesNews(landed=(replace(landed("a"), size=80_000),), new=(replace(landed("a"), size=80_000),))
     first = make_plan(GRAPH, {}, {"t.b": big}, GRAPH.order, NOTHING)
     assert rows_at_stake(first, {}) == 1000
     b, s = state(GRAPH["t.b"], 2, rows=7_000_000), state(GRAPH["t.s"], rows=5_000_000)
     states = {"t.b": b, "t.s": replace(s, inputs={"t.b": b.version})}
-    gold = make_plan(GRAPH, states, {"t.b": Arrivals()}, ("t.g",), NOTHING)
+    gold = make_plan(GRAPH, states, {"t.b": FilesNews()}, ("t.g",), NOTHING)
     assert rows_at_stake(gold, states) == 5_000_000
 
 
@@ -238,7 +251,7 @@ def test_a_table_that_someone_else_changed_is_made_right_or_accepted() -> None:
     assert accepted.action == "note"
 
 
-def test_an_appending_table_reads_all_of_an_input_that_changes_rows() -> None:
+def test_an_appending_table_follows_what_its_input_removed_and_added() -> None:
     y = state(GRAPH["t.y"], 5, changes=0)
     with collecting() as registry:
         table("t.y", refresh=by_key("x"), source=None, inputs={"b": "t.b"})(reading("b"))
@@ -246,7 +259,8 @@ def test_an_appending_table_reads_all_of_an_input_that_changes_rows() -> None:
         table("t.v", refresh=append(), inputs={"y": "t.y"})(reading("y"))
     node = build_graph(registry.tables)["t.v"]
     v = state(node, inputs={"t.y": Version(epoch=1, number=3, snapshot=3)})
-    assert decide(node, v, {"t.y": y}, None, NOTHING).action == "rebuild"
+    assert decide(node, v, {"t.y": y}, None, NOTHING).action == "update"
+    assert decide(node, v, {"t.y": replace(y, changes=4)}, None, NOTHING).action == "rebuild", "not all is told"
 
 
 def test_what_all_who_follow_have_read_is_needed_by_nobody() -> None:
@@ -288,10 +302,10 @@ class Lake:
     def node(self, name: str) -> Node:
         return replace(self.graph[name], fingerprint=f"{name} {self.code[name]}")
 
-    def arrivals(self) -> Arrivals:
+    def arrivals(self) -> FilesNews:
         here = {name: landed(name, time) for name, (_, time) in self.folder.items()}
         before = {name: file for name, (file, _) in self.took.items()}
-        return Arrivals(
+        return FilesNews(
             landed=tuple(here.values()),
             new=tuple(file for name, file in here.items() if name not in before),
             changed=tuple(
@@ -440,11 +454,11 @@ class Lake:
         self.states[name] = replace(now, version=version, meddled=True)
 
     def from_files(self, step: Step) -> Counter[Any]:
-        assert step.arrivals is not None
+        assert step.news is not None
         found: Counter[Any] = Counter()
-        for file in step.arrivals.gone:
+        for file in step.news.gone:
             del self.took[file.path]
-        for file in step.arrivals.new if step.action == "append" else step.arrivals.landed:
+        for file in step.news.new if step.action == "append" else step.news.landed:
             value, time = self.folder[file.path]
             found[file.path, value, self.code["t.b"]] += 1
             self.took[file.path] = (replace(taken(file.path), modified_ns=time), value)

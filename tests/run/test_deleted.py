@@ -57,7 +57,7 @@ def test_what_came_from_a_file_that_is_gone_is_withdrawn_everywhere(tmp_path: Pa
     plan = plan_project(opened, project.lake, states, selection=selected(opened), wishes=Wishes())
     step = plan.step("bronze.orders")
     assert step is not None
-    assert (step.action, step.reason) == ("rebuild", "1 file removed: landing/orders/1.csv")
+    assert (step.action, step.reason) == ("update", "1 file removed: landing/orders/1.csv")
 
     assert project.run().status == "published"
     assert (ids(project), waiting(project)) == ([1, 3], []), "the row that came second is the first now"

@@ -24,7 +24,8 @@ from hypothesis import HealthCheck, Phase, note, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from icefield.engine import changes, keyed, renewal, repeats, replacing, update
+from icefield.engine import changes, keyed, limits, renewal, repeats, replacing, update
+from icefield.engine.limits import Limits
 from icefield.engine.session import add_catalog, start_session
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE
@@ -411,6 +412,7 @@ def test_incremental_is_full_after_any_history(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(keyed, "SMALL", 2)
     monkeypatch.setattr(repeats, "SMALL", 2)
     monkeypatch.setattr(repeats, "_SENT", 1)
+    monkeypatch.setattr(limits, "LIMITS", Limits(driver_bytes=150, split_bytes=40))  # read by threads and by tasks
     machine = settings(
         max_examples=max(2, STEPS // 12),  # the first one that Hypothesis draws is the simplest there is
         stateful_step_count=12,

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from icefield import Lake
-from icefield.engine import stage
+from icefield.engine.intake.files import intake
 from icefield.errors import FileChanged
 from icefield.lake import branch as branch_module
 from icefield.lake import metadata as meta
@@ -424,13 +424,13 @@ def test_a_file_that_changes_while_it_is_noted_stops_the_run(tmp_path: Path, mon
     file = project.land("a.csv", [order(1)])
     assert project.run().status == "published"
     os.utime(file, ns=(0, 0))
-    real = stage.filed
+    real = intake.noted_files
 
     def corrected(*args: Any) -> Any:
         project.land("a.csv", [order(2)])
         return real(*args)
 
-    monkeypatch.setattr(stage, "filed", corrected)
+    monkeypatch.setattr(intake, "noted_files", corrected)
     result = project.run()
     assert result.status == "failed"
     assert "a.csv changed while it was being read" in result.error

@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "check": "Evaluate the checks on the published lake. Starts Spark; changes nothing.",
     "verify": "Recompute tables separately and compare them with the lake row by row. Starts Spark; changes nothing.",
     "sql": "Query one consistent version of the lake in DuckDB's SQL dialect. Does not start a JVM.",
-    "table": "Show one table: its declaration, columns and history.",
+    "table": "Show one table: its declaration, columns, versions and files.",
     "quarantine": "Show, replay or discard rejected rows.",
     "lake": "Maintain the lake's folder: fix the paths after it was moved.",
     "doctor": "Check Java, jars, disk, project, the lake's files and open runs, and say how to fix problems.",

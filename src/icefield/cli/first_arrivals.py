@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from icefield.declare import Files, Unique
-from icefield.engine.intake.first_lines import find_line
+from icefield.engine.intake.files.first_lines import find_line
 from icefield.errors import IcefieldError
 from icefield.project import open_project
 from icefield.query.overview import columns

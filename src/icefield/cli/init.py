@@ -27,6 +27,10 @@ NAME = "PROJECT_NAME"
 LEFT_BEHIND = ("landing", "lake", ".icefield", "__pycache__", "spark-warehouse")
 
 
+#: What makes data for a first run, where it needs more words than the script's name.
+_FIRST = {"ecommerce": "generate.py --out landing --rows 38000 --days 9"}
+
+
 def register(app: typer.Typer) -> None:
     app.command("init")(guarded(init))
 
@@ -34,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new project's folder.")],
     reference: Annotated[
-        str | None, typer.Option("--from", metavar="NAME", help="Copy a reference project, such as ecommerce.")
+        str | None, typer.Option("--from", metavar="NAME", help="Copy a reference project: ecommerce or taxi.")
     ] = None,
 ) -> None:
     """Create a small commented project, or a copy of a reference project with its data generator."""
@@ -48,7 +52,7 @@ def init(
         project = _reference(reference)
         with output.writing(directory):
             shutil.copytree(project, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
-        steps = [f"{_python()} generate.py --out landing --rows 38000 --days 9", "icefield run"]
+        steps = [f"{_python()} {_FIRST.get(reference, 'generate.py')}", "icefield run"]
     here = directory.resolve() == Path.cwd()
     output.line(f"Created a project {'here' if here else f'in {directory}'}. Next:")
     for step in ([] if here else [f"cd {shlex.quote(str(directory))}"]) + steps:

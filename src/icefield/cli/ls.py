@@ -15,6 +15,7 @@ from icefield.cli.options import HERE, SELECTORS, Exclude, Json, ProfileName, Pr
 from icefield.cli.output import Column, Count
 from icefield.cli.plan import promise_of
 from icefield.declare import Files
+from icefield.errors import WrongUsage
 from icefield.graph import Graph, owner_of, select
 from icefield.graph.svg import draw
 from icefield.lake.embedded import now_ms
@@ -49,15 +50,24 @@ def ls(
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Write the graph to a file as SVG; - is stdout.")
     ] = None,
+    batches: Annotated[
+        bool, typer.Option("--batches", help="List the batches of sources: taken in, new or changed, and gaps.")
+    ] = False,
     exclude: Exclude = None,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> None:
     """List the declared tables with their inputs and their state in the lake."""
+    if svg is not None and batches:
+        raise WrongUsage("--svg and --batches cannot be combined", remedy="use only one of them")
     opened = open_project(project, profile)
     chosen = select(opened.graph, words(selector), exclude=words(exclude))
     if svg is not None:
         return _draw(opened.graph, chosen, svg)
+    if batches:
+        from icefield.cli.batches import list_batches  # noqa: PLC0415 - it imports what a run does
+
+        return list_batches(opened, chosen, as_json=as_json)
     states = lake_of(opened).states()
     rows = [_row(opened.graph[name], states) for name in chosen]
     if not selector and not exclude:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
 import traceback
@@ -39,6 +40,16 @@ class Column:
     right: bool = False
     wraps: bool = False
     optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeNode:
+    """A part of a printed tree: what it is and its name, what is known of it line by line, and the parts below."""
+
+    title: str
+    name: str = ""
+    facts: Sequence[tuple[str, str]] = ()
+    below: Sequence[TreeNode] = ()
 
 
 @contextmanager
@@ -125,6 +136,47 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]], *, wid
         return
     fitting = _fitting(heads, shown, width)
     _lines(_blocks(heads, shown, width) if fitting is None else _rendered(*fitting, width))
+
+
+def tree(root: TreeNode) -> None:
+    """A tree, drawn on a terminal, indented in a pipe; long lines go on below, between words and parts of paths."""
+    if _is_terminal(sys.stdout):
+        _lines(_drawn_tree(root, "", "", _console().width))
+    else:
+        _lines(_indented_tree(root, ""))
+
+
+def _drawn_tree(node: TreeNode, first: str, lead: str, width: int) -> Iterator[str]:
+    """The lines of a part; `first` stands before the first one, and `lead` before all others."""
+    stem = lead + ("│ " if node.below else "  ")
+    for place, text in enumerate(_folded(f"{node.title} {node.name}", width - len(stem) - 2)):
+        yield f"{stem}  {text}" if place else f"{first}\033[1m{text[: len(node.title)]}\033[0m{text[len(node.title) :]}"
+    room = max((len(name) for name, _ in node.facts), default=0)
+    for name, value in node.facts:
+        for place, text in enumerate(_folded(value, width - len(stem) - room - 2)):
+            yield f"{stem}{('' if place else name).ljust(room)}  {text}"
+    for one in node.below:
+        corner, side = ("└ ", "  ") if one is node.below[-1] else ("├ ", "│ ")
+        yield from _drawn_tree(one, lead + corner, lead + side, width)
+
+
+def _indented_tree(node: TreeNode, lead: str) -> Iterator[str]:
+    yield f"{lead}{node.title} {node.name}".rstrip()
+    room = max((len(name) for name, _ in node.facts), default=0)
+    yield from (f"{lead}  {name.ljust(room)}  {value}" for name, value in node.facts)
+    for one in node.below:
+        yield from _indented_tree(one, f"{lead}  ")
+
+
+def _folded(text: str, room: int) -> Iterator[str]:
+    """A text in lines that fit, broken behind spaces and slashes; a part that is longer stays whole."""
+    found = ""
+    for part in re.findall(r"[^ /]+[ /]?|[ /]", text):
+        if found and len(found) + len(part.rstrip()) > room:
+            yield found.strip()
+            found = ""
+        found += part
+    yield found.strip()
 
 
 def fits(columns: Sequence[Column | str], rows: Sequence[Sequence[Any]]) -> bool:

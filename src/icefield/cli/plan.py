@@ -9,6 +9,7 @@ from icefield.cli.guard import COULD_NOT_RUN, guarded
 from icefield.cli.opening import accepted, lake_of
 from icefield.cli.options import HERE, Accept, Exclude, FullRefresh, Json, ProfileName, ProjectDir, Select, words
 from icefield.cli.output import Column
+from icefield.graph.news import FilesNews, FramesNews
 from icefield.plan import Wishes
 from icefield.project import open_project
 from icefield.run.planning import plan_project, selected
@@ -110,11 +111,10 @@ def as_data(found: Plan, graph: Graph, states: Mapping[str, TableState]) -> dict
 
 
 def _step(step: Step) -> dict[str, Any]:
-    arrived = step.arrivals
     files = None
-    if arrived is not None:
-        new, gone = ([file.path for file in some] for some in (arrived.new, arrived.gone))
-        files = {"new": new, "gone": gone, "bytes": arrived.new_bytes}
+    if isinstance(step.news, FilesNews):
+        new, gone = ([file.path for file in some] for some in (step.news.new, step.news.gone))
+        files = {"new": new, "gone": gone, "bytes": step.news.new_bytes}
     ranges = {
         name: {"start": span.start, "end": span.end, "after": span.after, "until": span.until}
         for name, span in step.ranges.items()
@@ -140,11 +140,12 @@ def _reads(step: Step) -> str:
         return ""
     if not step.known:
         return "decided when run"
-    arrived = step.arrivals
-    if arrived is not None:
+    if isinstance(step.news, FilesNews):
         whole = step.action in ("build", "rebuild", "refresh")
-        files = arrived.landed if whole else arrived.new
+        files = step.news.landed if whole else (*step.news.new, *step.news.changed)
         return f"{plural(len(files), 'file')}, {size(sum(file.size for file in files))}"
+    if isinstance(step.news, FramesNews):
+        return plural(step.news.total - (step.news.known if step.action == "append" else 0), "row")
     if step.action in ("append", "update"):
         kind = "new" if step.action == "append" else "changed"
         return ", ".join(f"{count:,} {kind} rows of {name}" for name, count in step.changed.items())

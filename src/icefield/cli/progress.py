@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from icefield.cli import output
 from icefield.cli.output import Column
 from icefield.errors import few
-from icefield.run.events import Event, PhaseStarted, RunBeside, RunOvertaken, TableOutcome, TableStarted
+from icefield.run.events import BatchStarted, Event, PhaseStarted, RunBeside, RunOvertaken, TableOutcome, TableStarted
 from icefield.words import number, plural, seconds
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class _Log:
                 return
             case PhaseStarted(phase=phase):
                 self.said.add(phase)
-            case RunOvertaken():
+            case RunOvertaken() | BatchStarted():
                 self.said = {"plan"}
         _tell(event)
 
@@ -90,6 +90,8 @@ def _tell(event: Event) -> None:
             output.note(f"{clock} another run published {few(event.tables)} first; planning again")
         case RunBeside():
             _tell_of(event)
+        case BatchStarted():
+            output.note(f"{clock} batch {event.batch} ({event.number} of {event.of})")
         case TableStarted():
             pass
 
@@ -111,6 +113,7 @@ class _Display:
     started: dict[str, tuple[str, float]] = field(default_factory=dict)
     outcomes: dict[str, TableOutcome] = field(default_factory=dict)
     waiting: tuple[str, ...] = ()
+    batch: str = ""
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def hear(self, event: Event) -> None:
@@ -126,6 +129,9 @@ class _Display:
                     self.outcomes[event.table] = event
                 case RunOvertaken():
                     self.started, self.outcomes = {}, {}
+                case BatchStarted():
+                    self.started, self.outcomes = {}, {}
+                    self.batch = f"  batch {event.batch} ({event.number} of {event.of})"
                 case RunBeside():
                     _tell_of(event)
 
@@ -137,7 +143,7 @@ class _Display:
             rows = [self._row(name) for name in self.waiting]
             done = sum(name in self.outcomes for name in self.waiting)
             count = f"  {done} of {len(rows)} tables" if rows else ""
-            head = f"{PHASES[self.phase]}{count}  {seconds(time.monotonic() - self.begun)}"
+            head = f"{PHASES[self.phase]}{count}{self.batch}  {seconds(time.monotonic() - self.begun)}"
         return Group(output.drawn(_COLUMNS, rows), Text(head, style="bold")) if rows else Text(head, style="bold")
 
     def _row(self, name: str) -> list[str]:

@@ -12,8 +12,8 @@ from icefield.cli.opening import accepted, same_project
 from icefield.cli.options import HERE, Accept, Exclude, FullRefresh, Json, ProfileName, ProjectDir, Select, words
 from icefield.cli.progress import showing
 from icefield.project import open_project
+from icefield.run.batches import run_due
 from icefield.run.order import Order
-from icefield.run.runner import run_project
 
 
 def register(app: typer.Typer) -> None:
@@ -29,6 +29,11 @@ def run(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Publish the tables that are not downstream of a failure.")
     ] = False,
+    batch: Annotated[
+        str | None, typer.Option("--batch", metavar="B", help="Take in one batch only, a month for instance.")
+    ] = None,
+    first: Annotated[str | None, typer.Option("--from", metavar="B", help="Take in batches from this one on.")] = None,
+    last: Annotated[str | None, typer.Option("--to", metavar="B", help="Take in batches up to this one.")] = None,
     as_json: Json = False,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
@@ -41,10 +46,11 @@ def run(
         full_refresh=full_refresh,
         keep_going=keep_going,
         accept=accepted(opened, accept),
+        batches=(batch or first or "", batch or last or ""),
         once=True,
     )
     with showing() as listener:
-        result = run_project(opened, order, listener)
+        result = run_due(opened, order, listener)
     if as_json:
         output.json(report.as_data(result, opened))
     else:

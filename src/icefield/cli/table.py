@@ -3,55 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from icefield.cli import output
+from icefield.cli.compare import compare_versions
 from icefield.cli.guard import guarded
-from icefield.cli.opening import lake_at
+from icefield.cli.one_table import TableName, graph_at, pin_at
 from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
 from icefield.cli.output import Column, Count
 from icefield.cli.plan import promise_of
-from icefield.errors import IcefieldError
+from icefield.cli.tree import show_tree
 from icefield.lake import metadata as meta
 from icefield.lake.history import TableVersion, history
-from icefield.project import open_project
 from icefield.query.overview import overview
-from icefield.query.pins import pin_now
-from icefield.query.reader import find_pin
 from icefield.words import from_ms, moment, number, size
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from icefield.declare import Check
     from icefield.graph import Node
     from icefield.query import Pin
 
-_HISTORY = (
-    "published (UTC)",
-    "run",
+_RUN = ("published (UTC)", "run")
+#: Where there are batches, a narrow terminal has no room for a time that the run's id tells anyway.
+_RUN_AND_BATCH = (Column(name="published (UTC)", optional=True), "run", "batch")
+_CHANGE = (
     Column(name="operation", optional=True),
     Column(name="added", right=True),
     Column(name="removed", right=True),
     Column(name="total", right=True),
     Column(name="growth", right=True, optional=True),
 )
-Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table's full name, or a unique last part of it.")]
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Show one table: its declaration, columns and history.", no_args_is_help=True)
+    group = typer.Typer(help="Show one table: its declaration, columns, versions and files.", no_args_is_help=True)
     group.command("show")(guarded(show))
     group.command("history")(guarded(versions))
+    group.command("compare")(guarded(compare_versions))
+    group.command("tree")(guarded(show_tree))
     app.add_typer(group, name="table")
 
 
-def show(name: Name, *, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
+def show(name: TableName, *, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
     """Show the columns, size, checks and inputs of a table."""
-    pin = _pin(name, project, profile)
-    facts = _facts(pin, _node(pin.table, project, profile))
+    pin = pin_at(name, project, profile)
+    graph = graph_at(project, profile)
+    facts = _facts(pin, None if graph is None else graph.nodes.get(pin.table))
     if as_json:
         return output.json(facts)
     shown = {
@@ -69,25 +70,21 @@ def show(name: Name, *, as_json: Json = False, project: ProjectDir = HERE, profi
     return None
 
 
-def versions(name: Name, *, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None) -> None:
-    """List the published versions of a table: when, by which run, and how many rows were added."""
-    found = history(_pin(name, project, profile).metadata)
+def versions(
+    name: TableName, *, as_json: Json = False, project: ProjectDir = HERE, profile: ProfileName = None
+) -> None:
+    """List the published versions of a table: when, by which run and batch, and how many rows were added."""
+    found = history(pin_at(name, project, profile).metadata)
     if as_json:
         output.json([asdict(version) for version in found])
     else:
-        output.table(_HISTORY, [_version(version) for version in found])
+        _show_versions(found)
 
 
-def _pin(name: str, project: Path, profile: str | None) -> Pin:
-    return find_pin(pin_now(lake_at(project, profile)), name)
-
-
-def _node(table: str, project: Path, profile: str | None) -> Node | None:
-    """What the project says of the table; the lake can be looked at while the project's code is broken."""
-    try:
-        return open_project(project, profile).graph.nodes.get(table)
-    except IcefieldError:
-        return None
+def _show_versions(found: Sequence[TableVersion]) -> None:
+    batches = any(version.batch for version in found)
+    columns = (*(_RUN_AND_BATCH if batches else _RUN), *_CHANGE)
+    output.table(columns, [_version(version, batches=batches) for version in found])
 
 
 def _facts(pin: Pin, node: Node | None) -> dict[str, Any]:
@@ -140,12 +137,13 @@ def _plain(key: str, value: Any) -> str:
             return ", ".join(value) if isinstance(value, list) else str(value)
 
 
-def _version(version: TableVersion) -> tuple[Any, ...]:
+def _version(version: TableVersion, *, batches: bool) -> tuple[Any, ...]:
     before = version.rows_total - version.growth
     percent = f" ({100 * version.growth / before:+.1f} %)" if before else ""
     return (
         moment(version.published_at),
         version.run,
+        *([version.batch] if batches else []),
         version.operation,
         Count(version.rows_added),
         Count(version.rows_removed),

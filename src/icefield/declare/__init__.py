@@ -19,6 +19,8 @@ from icefield.declare.checks import unique as unique
 from icefield.declare.columns import Column as Column
 from icefield.declare.columns import format_columns as format_columns
 from icefield.declare.columns import parse_columns as parse_columns
+from icefield.declare.file_source import Files as Files
+from icefield.declare.file_source import files as files
 from icefield.declare.inputs import Ref as Ref
 from icefield.declare.inputs import lookup as lookup
 from icefield.declare.inputs import ref as ref
@@ -43,10 +45,9 @@ from icefield.declare.registry import Location as Location
 from icefield.declare.registry import Registry as Registry
 from icefield.declare.registry import collecting as collecting
 from icefield.declare.settings import setting as setting
-from icefield.declare.sources import PROVENANCE as PROVENANCE
-from icefield.declare.sources import Files as Files
+from icefield.declare.sources import Frames as Frames
 from icefield.declare.sources import Source as Source
-from icefield.declare.sources import files as files
+from icefield.declare.sources import frames as frames
 from icefield.declare.tables import Table as Table
 from icefield.declare.tables import declarations_of as declarations_of
 from icefield.declare.tables import table as table

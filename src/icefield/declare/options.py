@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Otherwise = Literal["warn", "drop", "quarantine", "fail"]
-Format = Literal["csv", "json", "parquet"]
-NewColumns = Literal["ignore", "fail"]
+Format = Literal["csv", "json", "parquet", "binary"]
+NewColumns = Literal["add", "ignore", "fail"]
 Changed = Literal["fail", "replace", "ignore"]
 Deleted = Literal["ignore", "withdraw"]
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, PROBLEM, RAW, REASONS, ROW
+from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, LINE, PROBLEM, RAW, REASONS, TRAVELLING
 from icefield.engine.scratch import keep
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
-    from icefield.engine.intake.landed import Landed
+    from icefield.engine.intake.port import Landed
     from icefield.engine.scratch import Stored
 
 _BETWEEN = "\x1f"
@@ -83,7 +83,7 @@ def gather(
 
 def _schema(output: StructType, *, has_lines: bool) -> StructType:
     """A line that cannot be read has no values, so that every column may be NULL, whatever the function promises."""
-    origin = [StructField(name, LongType()) for name in IDENTITY if has_lines and name not in output.names]
+    origin = [StructField(name, LongType()) for name in TRAVELLING if has_lines and name not in output.names]
     told = [StructField(REASONS, ArrayType(StringType())), StructField(FATE, StringType())]
     values = [StructField(field.name, field.dataType) for field in output]
     return StructType([*values, *origin, StructField(RAW, BinaryType()), *told])
@@ -99,14 +99,13 @@ def _malformed(lines: pa.Table) -> pa.Table:
     """A line that cannot be read has no values, only its bytes and where it stands."""
     reasons = pa.array([[problem] for problem in lines[PROBLEM].to_pylist()], pa.list_(pa.string()))
     fate = pa.array(["quarantine"] * len(lines), pa.string())
-    told = lines.append_column(REASONS, reasons).append_column(FATE, fate)
-    return told.append_column("source_line", lines[ROW])
+    return lines.append_column(REASONS, reasons).append_column(FATE, fate)
 
 
 def _with_bytes(rows: pa.Table, landed: Landed | None) -> pa.Table:
     if landed is None or not set(IDENTITY) <= set(rows.column_names):
         return rows
-    return rows.append_column(RAW, landed.raw_of(rows.select(list(IDENTITY))))
+    return rows.append_column(RAW, landed.raw(rows.select(list(IDENTITY))))
 
 
 def count_told(rows: Stored) -> list[tuple[list[str], str, int]]:
@@ -124,7 +123,7 @@ def to_quarantine(bad: Stored, run: str, started_ms: int, place: Path) -> Stored
     own = [field for field in bad.frame.schema if not field.name.startswith("_icefield")]
     names = quarantine_names([field.name for field in own])
     schema = StructType([*own, *(StructField(names[name], kind) for name, kind in _TOLD.items())])
-    known = {RAW: names["raw"], REASONS: names["reasons"], ROW: names["line"], ARRIVAL: names["arrival"]}
+    known = {RAW: names["raw"], REASONS: names["reasons"], LINE: names["line"], ARRIVAL: names["arrival"]}
 
     def waiting() -> Iterator[pa.Table]:
         for batch in bad.batches():

@@ -193,7 +193,7 @@ def _repeated(check: Unique, rows: Seen, scratch: Path) -> Found:
     if columns is not None:
         extra, distinct, example = repeated_rows(columns)
     else:
-        _, suspicious = Keys(rows.frame, check.columns, scratch).repeated()
+        _, suspicious = Keys(rows.frame, check.columns, scratch).repeated(in_memory=True)
         if not len(suspicious):
             return Found()
         has_key = " AND ".join(f"{key} IS NOT NULL" for key in keys)

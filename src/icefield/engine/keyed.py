@@ -17,7 +17,7 @@ from icefield.declare import Keyed
 from icefield.engine.repeats import SMALL, key_codes, small
 from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import are_plain
-from icefield.engine.sql import quoted
+from icefield.engine.sql import quoted, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -202,6 +202,32 @@ def _condition(column: Column, values: pa.ChunkedArray) -> _Condition | None:
     except OverflowError:  # Python has no year after 9999
         return None
     return _Condition(told | column.isNull() if values.null_count else told, exact=listed)
+
+
+def listed(rows: Stored, names: Sequence[str]) -> str:
+    """What holds for some rows of a table `t`, as SQL over columns of plain types; for rows that are few."""
+    found: list[str] = []
+    for name in names:
+        kind = rows.frame.schema[name].dataType
+        if len(found) == _CONDITIONS or rows.count() > _LISTED or not are_plain(rows.frame.schema, [name]):
+            continue
+        values = rows.arrow([name])[name]
+        present = sorted(set(values.drop_null().to_pylist()))
+        if not present:
+            continue
+        texts = ", ".join(_sql_literal(value, kind) for value in present)
+        empty = f" OR t.{quoted(name)} IS NULL" if values.null_count else ""
+        found.append(f"(t.{quoted(name)} IN ({texts}){empty})")
+    return " AND ".join(found)
+
+
+#: So many columns tell well enough where rows are.
+_CONDITIONS = 3
+
+
+def _sql_literal(value: Any, kind: DataType) -> str:
+    told = text(str(value)) if isinstance(value, str | dt.date) else str(value)
+    return f"CAST({told} AS {kind.simpleString()})"
 
 
 def key_set(frames: Sequence[DataFrame], names: Sequence[str], like: StructType, place: Path) -> KeySet:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Where a row came from: its file's place in the order of arrival, and its line there (of a Parquet file: its row),
-#: from 1. These travel with a row through the author's function.
-ARRIVAL, ROW = "_icefield_arrival", "_icefield_row"
+#: What a row came with, by its place in the order of arrival, and the row's own place in it: of a line its offset, of a
+#: row of a Parquet file its index. They identify it and order as rows arrived. The line's number is for people.
+ARRIVAL, ROW, LINE = "_icefield_arrival", "_icefield_row", "_icefield_line"
 IDENTITY = (ARRIVAL, ROW)
-ORIGIN = f"{ARRIVAL} BIGINT, {ROW} BIGINT"
+#: These travel with a row through the author's function.
+TRAVELLING = (*IDENTITY, LINE)
+ORIGIN = ", ".join(f"{name} BIGINT" for name in TRAVELLING)
 #: A line's bytes, and what is wrong with it: NULL for a good one.
 RAW, PROBLEM = "_icefield_raw", "_icefield_problem"
 #: Columns of rows that were set aside: why, and what becomes of them.

@@ -7,7 +7,7 @@ the rows that passed them, and the first arrival stays.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from icefield.declare import Unique
 from icefield.engine.aside import FAILING, KEPT, Judged, Verdict, count_told, gather
 from icefield.engine.origin import FATE, IDENTITY, REASONS, short_reason, visible
+from icefield.engine.promises.spark_plans import hands_through
 from icefield.engine.repair import discard, mend
 from icefield.engine.repeats import Keys, flagged, hashes_of, late, small
 from icefield.engine.scratch import store
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from icefield.declare import RowCheck
-    from icefield.engine.intake.landed import Landed
+    from icefield.engine.intake.port import Known, Landed
     from icefield.engine.repair import Decided, Mended
     from icefield.engine.scratch import Stored
     from icefield.engine.tables import Published
@@ -110,12 +111,12 @@ def split(
     mended = None
     if replayed and decided is not None:
         failing = store(marked.where(_FAILED), scratch / "waiting").frame
-        mended = mend(failing, decided, _all_hold(row_checks), _reasons(row_checks), scratch)
+        mended = mend(failing, decided, all_hold(row_checks), reasons_of(row_checks), scratch)
         marked = _with_mended(marked, mended)
     passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS)
     result = Split(good=passing, passed=passing.count, unfit=decided.unfit if decided else frozenset())
     result.mended = mended
-    few = landed is not None and sum(landed.counts.values()) <= FEW_ROWS
+    few = landed is not None and landed.count <= FEW_ROWS
     picked = None
     if row_checks or unique_checks or few:
         untouched = None if replayed or landed is None else landed
@@ -138,18 +139,18 @@ def split(
 
 def kept(node: Node, rows: DataFrame) -> DataFrame:
     """The rows that no check takes out; for tables without a source, where rows stand alone."""
-    return rows.where(_all_hold(splitting(node)[0]))
+    return rows.where(all_hold(splitting(node)[0]))
 
 
-def _all_hold(checks: tuple[RowCheck, ...]) -> str:
+def all_hold(checks: tuple[RowCheck, ...]) -> str:
     return " AND ".join(f"(({check.predicate}) IS NOT FALSE)" for check in checks) or "true"
 
 
 def _marked(output: DataFrame, checks: tuple[RowCheck, ...]) -> DataFrame:
     """Every row, with whether it fails a check, which ones, and what becomes of it then."""
     marks = {
-        _FAILED: F.expr(f"NOT ({_all_hold(checks)})"),
-        REASONS: F.expr(_reasons(checks)),
+        _FAILED: F.expr(f"NOT ({all_hold(checks)})"),
+        REASONS: F.expr(reasons_of(checks)),
         FATE: F.expr(_fate(checks)),
     }
     return output.withColumns(marks)
@@ -160,6 +161,13 @@ def _with_mended(marked: DataFrame, mended: Mended) -> DataFrame:
     sound = {_FAILED: F.lit(False)}  # noqa: FBT003 - Spark's literal
     fine = marked.where(f"NOT {_FAILED}")
     return fine.unionByName(mended.rows.withColumns(sound)).unionByName(mended.waiting)
+
+
+def _at_hand(landed: Landed, check: Unique, output: DataFrame) -> Known | None:
+    """What reading saw of the keys of a check, where the function hands them through."""
+    if len(check.columns) != 1 or (known := landed.known(check.columns[0])) is None:
+        return None
+    return known if hands_through(landed.rows, output, check.columns[0]) else None
 
 
 class _Picked:
@@ -209,27 +217,26 @@ class _Late:
         self._folder = scratch / f"unique-{number}"
         keys = Keys(passing, check.columns, self._folder)
         looked_up = landed is not None and (old is None or old.can_be_read)
-        at_hand = landed.repeated(check.columns, passing) if landed is not None and looked_up else None
+        at_hand = _at_hand(landed, check, passing) if landed is not None and looked_up else None
         if at_hand is not None and landed is not None:
-            self._value, self._wanted = F.col(quoted(check.columns[0])).cast("bigint"), at_hand
-            count = sum(landed.counts.values())
+            self._value, self._wanted = F.col(quoted(check.columns[0])).cast("bigint"), at_hand.repeated
+            count = landed.count
         elif few:  # whoever repeats another is found among all of them
             self._value, self._wanted, count = keys.hash, np.array([], np.int64), FEW_ROWS
         else:
-            self._value, (count, self._wanted) = keys.hash, keys.repeated()
-        self._known = (
-            None if old is None else self._seen_before(old, keys, count, landed if at_hand is not None else None)
-        )
+            on_driver = landed is None or landed.on_driver
+            self._value, (count, self._wanted) = keys.hash, keys.repeated(in_memory=on_driver)
+        self._known = None if old is None else self._seen_before(old, keys, count, at_hand)
         if self._known is not None:
             more = hashes_of(self._known) if at_hand is None else self._known[check.columns[0]].to_numpy()
             self._wanted = distinct(np.concatenate([self._wanted, more]))
 
-    def _seen_before(self, old: Published, keys: Keys, count: int, landed: Landed | None) -> pa.Table:
+    def _seen_before(self, old: Published, keys: Keys, count: int, at_hand: Known | None) -> pa.Table:
         """The keys that are in the table already; read by Arrow where reading the files saw the new ones."""
-        if landed is None:
+        if at_hand is None:
             return keys.known(old.rows, count)
         (column,) = self.check.columns
-        return old.among(column, landed.reading.watched[column].spans, partial(landed.values, column))
+        return old.among(column, at_hand.spans, at_hand.values)
 
     def flag(self, rows: DataFrame) -> DataFrame:
         """The rows, with a flag where a key may be repeated."""
@@ -256,7 +263,7 @@ class _Late:
         return kept.select(*(quoted(column) for column in rows.columns))
 
 
-def _reasons(checks: tuple[RowCheck, ...]) -> str:
+def reasons_of(checks: tuple[RowCheck, ...]) -> str:
     listed = ", ".join(f"CASE WHEN ({c.predicate}) IS FALSE THEN {text(c.name)} END" for c in checks)
     return f"array_compact(array({listed}))"
 

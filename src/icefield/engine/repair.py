@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
-from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, MALFORMED, REASONS, ROW
+from icefield.engine.origin import ARRIVAL, FATE, LINE, MALFORMED, REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -60,7 +60,7 @@ class Decided:
         """The same and one more, about the rows of these files and lines."""
         number = self.next_number()
         numbers = pa.array([number] * about.num_rows, pa.int64())
-        rows = pa.table([numbers, about[ARRIVAL].combine_chunks(), about[ROW].combine_chunks()], names=list(ABOUT))
+        rows = pa.table([numbers, about[ARRIVAL].combine_chunks(), about[LINE].combine_chunks()], names=list(ABOUT))
         return replace(self, repairs={**self.repairs, number: repair}, rows=pa.concat_tables([self.rows, rows]))
 
     def without_files(self, arrivals: Collection[int]) -> Decided:
@@ -134,14 +134,14 @@ def is_malformed(reasons: str) -> Expression:
 
 def _with_hits(frame: DataFrame, repairs: Mapping[int, Repair], about: pa.Table, place: Path) -> DataFrame:
     """Adds for each repair whether it is about the row."""
-    if not set(IDENTITY) <= set(frame.columns):  # the function lets go of the origin, and nothing can be told apart
+    if not {ARRIVAL, LINE} <= set(frame.columns):  # the function lets go of the origin, and nothing can be told apart
         return frame.withColumns({_hit(number): F.lit(False) for number in repairs})  # noqa: FBT003
     place.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(about, place)
     rows = frame.sparkSession.read.schema("number BIGINT, arrival BIGINT, line BIGINT").parquet(str(place))
-    own = [F.col("arrival").alias(ARRIVAL), F.col("line").alias(ROW)]
+    own = [F.col("arrival").alias(ARRIVAL), F.col("line").alias(LINE)]
     numbers = rows.groupBy(*own).agg(F.collect_set("number").alias(_DECIDED))
-    joined = frame.join(numbers, list(IDENTITY), "left")
+    joined = frame.join(numbers, [ARRIVAL, LINE], "left")
     conditions = {number: F.array_contains(_DECIDED, number) & F.expr(r.where) for number, r in repairs.items()}
     return joined.withColumns({_hit(n): F.coalesce(c, F.lit(False)) for n, c in conditions.items()})  # noqa: FBT003
 
@@ -152,5 +152,5 @@ def _hit(number: int) -> str:
 
 def _shown(frame: DataFrame) -> DataFrame:
     """Adds `reasons` and `line` under the names that quarantine shows them by."""
-    own = {"reasons": REASONS, "line": ROW}
+    own = {"reasons": REASONS, "line": LINE}
     return frame.withColumns({n: F.col(c) for n, c in own.items() if n not in frame.columns and c in frame.columns})

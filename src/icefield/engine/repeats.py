@@ -43,13 +43,14 @@ class Keys:
     def hash(self) -> Column:
         return F.xxhash64(*self._names)
 
-    def repeated(self) -> tuple[int, NDArray[np.int64]]:
-        """How many rows have a key, and the hashes that more than one of them has."""
+    def repeated(self, *, in_memory: bool) -> tuple[int, NDArray[np.int64]]:
+        """How many rows have a key, and the hashes that more than one of them has; in memory, if they fit there."""
         place = self._folder / "hashes"
         hashes = self._rows.select(self.hash.alias(_HASH))
         hashes.write.option("compression", "none").option("parquet.enable.dictionary", "false").parquet(str(place))
         count = sum(pq.read_metadata(file).num_rows for file in place.glob("*.parquet"))
-        return count, self._in_memory(place) if count <= _IN_MEMORY else self._by_spark(place)
+        fit = in_memory and count <= _IN_MEMORY
+        return count, self._in_memory(place) if fit else self._by_spark(place)
 
     def known(self, old: DataFrame, count: int) -> pa.Table:
         """The keys that other rows have, too."""

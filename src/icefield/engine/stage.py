@@ -9,18 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from icefield.declare import Files
+from icefield.declare import Append
 from icefield.engine import quality
 from icefield.engine.aside import quarantine_names, to_quarantine
 from icefield.engine.changes import keep, numbered, trim
 from icefield.engine.clock import spent
-from icefield.engine.difference import difference, same_rows
-from icefield.engine.intake.filed import filed
-from icefield.engine.intake.landed import land
-from icefield.engine.intake.landing import files_taken, require_unchanged
+from icefield.engine.correction import correct
+from icefield.engine.difference import ADDED, CHANGE, difference, same_rows
 from icefield.engine.origin import visible
 from icefield.engine.promises.analyse import misfit
 from icefield.engine.promises.naming import require_same_columns
+from icefield.engine.promises.spark_plans import hands_through
 from icefield.engine.promises.trial import try_append, try_promise
 from icefield.engine.renewal import Renewal
 from icefield.engine.scratch import store
@@ -29,9 +28,10 @@ from icefield.engine.tables import Published
 from icefield.engine.update import Updated, update
 from icefield.failpoint import failpoint
 from icefield.graph import changes_of, measures_of, quarantine_of
+from icefield.graph.news import FilesNews
 from icefield.graph.state import EMPTY, TableState, Version
 from icefield.lake import metadata as meta
-from icefield.plan import read_by_all, with_quarantines
+from icefield.plan import arrivals_of, read_by_all, with_quarantines
 from icefield.words import plural
 
 if TYPE_CHECKING:
@@ -41,15 +41,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from icefield.engine.intake.landed import Landed
-    from icefield.engine.intake.receive import Received, Receiver
+    from icefield.engine.intake.port import Intakes, Landed, Received
     from icefield.engine.promises.rules import Proof
     from icefield.engine.quality import Split
     from icefield.engine.repair import Decided
     from icefield.engine.scratch import Stored
     from icefield.engine.tables import Tables
     from icefield.graph import Node
-    from icefield.graph.state import Promise
+    from icefield.graph.state import Promise, Repair
     from icefield.plan import Step
 
 
@@ -78,9 +77,12 @@ class Stage:
     #: Tables that tell what they removed and added, with those that follow them.
     followed: Mapping[str, tuple[str, ...]]
     started_ms: int
-    receiver: Receiver
+    intakes: Intakes
+    scratch_folder: Path
     received: Mapping[str, Begun]
     decided: Mapping[str, Decided] = field(default_factory=dict)
+    #: Tables whose quarantine is replayed.
+    replayed: frozenset[str] = frozenset()
     remake: bool = False
 
     @property
@@ -98,31 +100,91 @@ class Stage:
             return self._noted(node, step, state, received)
         given = {name: with_quarantines(node, inputs)[name] for name in node.inputs}
         consumed = {name: one.version.meddled() if one.meddled else one.version for name, one in given.items()}
+        if step.action in ("append", "update") and state is not None and (grown := self._grown(node, state)):
+            step = step.as_rebuild(f"{step.reason}; {grown}")
+            received = self._receive_everything(node, step)
         if step.action == "update" and state is not None:
-            done = self._update(node, step, state)
+            landed = self._land(node, received) if received is not None else None
+            done = self._update(node, step, state, landed)
             if isinstance(done, Updated):
-                staged = self._staged_update(node, step, state, done, consumed)
+                staged = self._staged_update(node, step, state, done, consumed, landed)
                 return self._with_quarantine(node, staged, inputs)
             step = step.as_rebuild(done)
+            self.tables.told.pop(node.name, None)
+            received = self._receive_everything(node, step)
         landed = self._land(node, received) if received is not None else None
-        frames = self._frames(node, step, landed)
+        frames = self.frames(node, step, landed)
         output, beside = self._computed(node, step, frames)
+        if step.action == "append" and landed is not None and (why := self.mixed(step, landed, output)):
+            step = step.as_rebuild(why)
+            received = self._receive_everything(node, step)
+            assert received is not None
+            landed = self._land(node, received)
+            frames = self.frames(node, step, landed)
+            output, beside = self._computed(node, step, frames)
         split = self.split(node, step, state, output, landed)
         failpoint("stage.before-write", node.name)
         self._write(node, step, split)
+        self._tell_appended(node, step, state, inputs)
         touched = (node.name, *beside, *self._write_quarantine(node, step, split))
         if state is None:
             touched += self._forget_changes(node)
         promise = self._tried(node, step, state, frames)
         failpoint("stage.written", node.name)
-        counts = landed.counts if landed is not None else {}
-        files = filed(self.root, self.run, step, received, counts)
-        if received is not None:  # looked at last, so that what was read and what is remembered of it is one content
-            require_unchanged(self.root, [taken.file for taken in received.intakes])
-        read = sum(counts.values()) if landed is not None else None
+        files = self._records(landed)
+        read = landed.count if landed is not None else None
         begin = last_read(node.name, inputs)
-        staged = self._result(node, step, state, split, consumed, files, touched, read, begin, promise)
+        origin = landed is not None and self._keeps_origin(landed, output)
+        staged = self._result(node, step, state, split, consumed, files, touched, read, begin, promise, origin=origin)
         return self._with_quarantine(node, staged, inputs)
+
+    def _grown(self, node: Node, state: TableState) -> str:
+        """Why a table is to be computed again although its code is the same: an input has columns that it had not.
+
+        A source hands its columns through as they are, so that rows without them have NULL there.
+        """
+        if node.source is not None or state.fingerprint != node.fingerprint:
+            return ""
+        former = {before: now for now, before in node.renamed.items()}
+        known = {former.get(name, name) for name, _ in state.columns}
+        new = [name for name in self.schemas[node.name].names if name not in known]
+        return f"its inputs have new columns: {', '.join(new)}" if new else ""
+
+    def mixed(self, step: Step, landed: Landed, output: DataFrame) -> str:
+        """Why rows that were taken in before need to be computed again: a function does more with a column that files
+        brought along than to hand it through, or drop it.
+        """
+        added = [column.name for column in step.news.added] if isinstance(step.news, FilesNews) else []
+        kept = [name for name in added if name in output.columns]
+        odd = [name for name in kept if not hands_through(landed.rows, output, name)]
+        return f"{step.reason}; its function computes the new column {odd[0]}" if odd else ""
+
+    def _records(self, landed: Landed | None) -> list[dict[str, Any]]:
+        """What `ops.files` is to remember of what was taken in."""
+        if landed is None:
+            return []
+        found = landed.records(self.run)
+        landed.require_unchanged()  # last of all, so that what was read and what is remembered of it is one content
+        return found
+
+    def _keeps_origin(self, landed: Landed, output: DataFrame) -> bool:
+        """Whether rows keep the file that they came from."""
+        return "source_file" in landed.provenance and hands_through(landed.rows, output, "source_file")
+
+    def _tell_appended(
+        self, node: Node, step: Step, state: TableState | None, states: Mapping[str, TableState]
+    ) -> None:
+        """Tells of appended rows while somebody has yet to read rows that left: what is told must be all there is."""
+        if step.action != "append" or state is None or state.changes is None or node.name not in self.followed:
+            return
+        followers = [states[follower] for follower in self.followed[node.name] if follower in states]
+        if read_by_all(state, followers) == state.version.number:
+            return
+        end = self.tables.snapshot(node.name)
+        if end is None or end == state.version.snapshot or state.version.snapshot is None:
+            return
+        rows = self.tables.read_between(node.name, state.version.snapshot, end)
+        self.tables.told[node.name] = numbered(rows.withColumn(CHANGE, F.lit(ADDED)), state.version.number + 1)
 
     def _with_quarantine(self, node: Node, staged: Staged, states: Mapping[str, TableState]) -> Staged:
         """Notes what became of the quarantine, for whoever reads it: appended to, or written anew."""
@@ -145,22 +207,25 @@ class Stage:
         followers = [states[follower] for follower in self.followed[name] if follower in states]
         upto = read_by_all(staged.state, followers)
         if upto == staged.state.version.number:
-            staged.state = staged.state.telling_nothing()
+            appends = isinstance(staged.refresh, Append)  # what it adds is read from the table itself again
+            staged.state = replace(staged.state, changes=None) if appends else staged.state.telling_nothing()
             return
         staged.tables = (*staged.tables, keep(self.tables, name, self.tables.told[name]))
         if trim(self.tables, name, staged.state.rows, upto):
             staged.state = replace(staged.state, changes=upto)
 
-    def _update(self, node: Node, step: Step, state: TableState) -> Updated | str:
+    def _update(self, node: Node, step: Step, state: TableState, landed: Landed | None) -> Updated | str:
         """What an update did, or why everything is to be computed instead."""
+        if isinstance(node.refresh, Append):
+            return correct(self, node, step, state, landed)
         if state.beside != (node.name in self.apart):
             return "changed checks or a changed finish= were accepted, so its measures cannot be read from its rows"
         if state.beside and set(self.tables.before(measures_of(node.name)).columns) != {
             *self.measures[node.name].names
         }:
             return "changed measures were accepted that differ from the stored ones"
-        done = update(self, node, step, state)
-        return done if isinstance(done, Updated) else done.told
+        done = update(self, node, step, state, landed)
+        return done if isinstance(done, Updated | str) else done.told
 
     def renewal(self, node: Node, step: Step) -> Renewal:
         """The incremental way to the rows of a keyed table."""
@@ -203,7 +268,8 @@ class Stage:
         self._put(name, step, measures.frame, measures)
         return finish(measures.frame) if finish else measures.frame, (name,)
 
-    def _frames(self, node: Node, step: Step, landed: Landed | None) -> dict[str, DataFrame]:
+    def frames(self, node: Node, step: Step, landed: Landed | None) -> dict[str, DataFrame]:
+        """What the parameters of a table's function receive."""
         frames = {}
         for edge in node.edges:
             if edge.table is None:
@@ -226,12 +292,19 @@ class Stage:
             return None
         begun = self.received.get(node.name)
         with spent("read"):
-            return begun.result() if begun is not None else self.receiver.receive(node, step)
+            return begun.result() if begun is not None else self.intakes.receive(node, step)
+
+    def _receive_everything(self, node: Node, step: Step) -> Received | None:
+        """What a rebuild takes in that was not foreseen; what it cannot read any more stops it."""
+        if node.source is None or step.news is None:
+            return None
+        arrivals_of(node, step.news).require_everything(step.reason)
+        with spent("read"):
+            return self.intakes.receive(node, step)
 
     def _land(self, node: Node, received: Received) -> Landed:
-        assert isinstance(node.source, Files)
         with spent("read"):
-            landed = land(self.tables.spark, self.root, node.source, received)
+            landed = received.land(self.tables.spark)
         failpoint("stage.landed", node.name)
         return landed
 
@@ -243,7 +316,7 @@ class Stage:
 
     def scratch(self, node: Node) -> Path:
         """Where the step of a table keeps files that nobody needs after the run."""
-        return self.receiver.scratch / node.name
+        return self.scratch_folder / node.name
 
     # -- splitting and writing
 
@@ -263,22 +336,34 @@ class Stage:
         with spent("check"):
             return quality.split(node, output, landed, old, self.scratch(node), self._decided(node, step))
 
+    def split_against(self, node: Node, output: DataFrame, landed: Landed | None, old: Published | None) -> Split:
+        """The rows that are kept beside others, and those that a check takes out."""
+        rows, unique = quality.splitting(node)
+        if landed is None and not rows and not unique:
+            return quality.Split(good=output)
+        if landed is None:
+            with spent("compute"):
+                output = store(output, self.scratch(node) / "output").frame
+        with spent("check"):
+            return quality.split(node, output, landed, old, self.scratch(node))
+
+    def fits(self, node: Node, repair: Repair) -> bool:
+        """Whether a repair still fits the columns of its table."""
+        return not misfit(self.tables.spark, self.schemas[node.name], repair)
+
     def _decided(self, node: Node, step: Step) -> Decided | None:
         """What was decided about rows that the step may meet: rows that just arrived are not among them."""
         decided = self.decided.get(node.name)
-        if decided is None or step.arrivals is None or step.action == "append":
+        if decided is None or step.news is None or step.action == "append":
             return None
-        corrected = {file.path for file in step.arrivals.changed}
-        about = decided.without_files([file.order for file in step.arrivals.taken if file.path in corrected])
-        return about.fitted(lambda repair: not misfit(self.tables.spark, self.schemas[node.name], repair))
+        about = decided.without_files(_corrected(step))
+        return about.fitted(lambda repair: self.fits(node, repair))
 
     def _voided(self, node: Node, step: Step) -> str:
         """What is said of decisions about rows of files that were corrected: the rows are others now."""
-        decided = self.decided.get(node.name)
-        if decided is None or step.arrivals is None or not step.arrivals.changed:
+        decided, orders = self.decided.get(node.name), _corrected(step)
+        if decided is None or not orders:
             return ""
-        corrected = {file.path for file in step.arrivals.changed}
-        orders = {file.order for file in step.arrivals.taken if file.path in corrected}
         about = decided.rows.filter(pc.is_in(decided.rows["arrival"], value_set=pa.array(sorted(orders), pa.int64())))
         numbers = sorted(set(about["number"].to_pylist()))
         if not numbers:
@@ -341,6 +426,8 @@ class Stage:
         read: int | None,
         begin: Version,
         promise: Promise,
+        *,
+        origin: bool,
     ) -> Staged:
         if split.unfit:
             step = step.noting(_idle(split.unfit))
@@ -355,9 +442,20 @@ class Stage:
             added = removed = 0
         elif step.action == "refresh" and state is not None and self._tell_difference(node, state):
             epoch = False
-        new = self._state(node, step, state, consumed, changed=changed, epoch=epoch, begin=begin, promise=promise)
+        new = self._state(
+            node,
+            step,
+            state,
+            consumed,
+            changed=changed,
+            epoch=epoch,
+            begin=begin,
+            promise=promise,
+            origin=origin,
+        )
         return Staged(
             step=step,
+            refresh=node.refresh,
             state=new,
             changed=changed,
             rows_added=added,
@@ -372,13 +470,27 @@ class Stage:
         )
 
     def _staged_update(
-        self, node: Node, step: Step, state: TableState, done: Updated, consumed: Mapping[str, Version]
+        self,
+        node: Node,
+        step: Step,
+        state: TableState,
+        done: Updated,
+        consumed: Mapping[str, Version],
+        landed: Landed | None,
     ) -> Staged:
         changed = bool(done.added or done.removed)
-        promise = self._tried(node, step, state)
+        promise = self._tried(node, step, state) if node.keys and node.source is None else state.promise
+        files = self._records(landed)
+        if void := self._voided(node, step):
+            step = step.noting(void)
         return Staged(
             step=step,
-            state=self._state(node, step, state, consumed, changed=changed, epoch=False, promise=promise),
+            refresh=node.refresh,
+            files=files,
+            mended=done.split.mended,
+            state=self._state(
+                node, step, state, consumed, changed=changed, epoch=False, promise=promise, origin=state.origin
+            ),
             changed=changed,
             rows_added=done.added,
             rows_removed=done.removed,
@@ -444,6 +556,7 @@ class Stage:
         epoch: bool,
         begin: Version | None = None,
         promise: Promise = "",
+        origin: bool = False,
     ) -> TableState:
         staged = self.tables.branch.staged_metadata(node.name)
         assert staged is not None
@@ -466,7 +579,7 @@ class Stage:
             columns=found.columns,
             published_ms=0,
             inputs=consumed,
-            files=files_taken(step.arrivals) if step.arrivals is not None else None,
+            cursor=step.news.cursor if step.news is not None else None,
             lineage=found.lineage,
             changes=self._told_since(node, before, version, told),
             repairs=len(self.decided[node.name].repairs) if node.name in self.decided else 0,
@@ -474,14 +587,19 @@ class Stage:
             held=state.held if state is not None and not changed else {},
             beside=state.beside if state is not None and step.action == "note" else node.name in self.apart,
             promise=promise,
+            origin=origin,
         )
 
     def _told_since(self, node: Node, before: Version, now: Version, told: int | None) -> int | None:
         """The number above which every change is told."""
         if node.name not in self.followed:
             return None
+        if isinstance(node.refresh, Append) and node.name not in self.tables.told and now.number > before.number:
+            return None  # what it adds is read from the table itself
         if told is not None:
             return told
+        if isinstance(node.refresh, Append) and node.name not in self.tables.told:
+            return None
         return before.number if now.epoch == before.epoch else now.number
 
     def _noted(self, node: Node, step: Step, state: TableState | None, received: Received | None) -> Staged:
@@ -492,11 +610,19 @@ class Stage:
         if node.renamed and node.name in self.schemas:
             self.tables.rename(node.name, self.schemas[node.name], node.renamed)
         promise = state.promise or self.promises.get(node.name, "full")
-        new = self._state(node, step, state, state.inputs, changed=False, epoch=False, promise=promise)
-        files = filed(self.root, self.run, step, received, {})
-        if received is not None:  # what was read again is what was found equal
-            require_unchanged(self.root, [taken.file for taken in received.intakes])
-        return Staged(step=step, state=new, changed=False, files=files, tables=(node.name,))
+        new = self._state(
+            node, step, state, state.inputs, changed=False, epoch=False, promise=promise, origin=state.origin
+        )
+        files = received.noted(self.run) if received is not None else []
+        return Staged(step=step, refresh=node.refresh, state=new, changed=False, files=files, tables=(node.name,))
+
+
+def _corrected(step: Step) -> set[int]:
+    """The places in the order of arrival of files that were corrected."""
+    if not isinstance(step.news, FilesNews):
+        return set()
+    paths = {file.path for file in step.news.changed}
+    return {file.order for file in step.news.taken if file.path in paths}
 
 
 def _idle(repairs: Collection[int]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from icefield.declare import Refresh
     from icefield.engine.repair import Mended
     from icefield.engine.seen import Moves, Seen
     from icefield.graph.state import TableState
@@ -19,6 +20,7 @@ class Staged:
     """What a step did to its table."""
 
     step: Step
+    refresh: Refresh
     state: TableState
     changed: bool
     rows_added: int = 0

@@ -62,15 +62,18 @@ class Published:
     tables: Tables
     table: str
     snapshot: int
+    #: Files whose rows are about to leave.
+    without: tuple[str, ...] = ()
 
     @property
     def rows(self) -> DataFrame:
-        return self.tables.read(self.table, self.snapshot)
+        rows = self.tables.read(self.table, self.snapshot)
+        return rows.where(~F.col("source_file").isin(*self.without)) if self.without else rows
 
     @property
     def can_be_read(self) -> bool:
         """Whether they can be read without a query."""
-        return self.tables.can_read(self.table, self.snapshot)
+        return not self.without and self.tables.can_read(self.table, self.snapshot)
 
     def among(self, column: str, spans: Sequence[tuple[int, int]], wanted: Callable[[], NDArray[np.int64]]) -> pa.Table:
         """Which of some whole numbers a column has: those that lie in the spans, and that `wanted` gives, sorted."""
@@ -110,6 +113,8 @@ class Tables:
         self.empty: dict[str, StructType] = {}
         #: What tables that others follow removed and added in this run.
         self.told: dict[str, DataFrame] = {}
+        #: Columns that this run has added to tables before it wrote rows to them.
+        self.grown: dict[str, list[StructField]] = {}
 
     def qualified(self, table: str) -> str:
         """The name by which Spark knows a table of the branch."""
@@ -124,7 +129,21 @@ class Tables:
             return self.spark.table(self.qualified(table)).limit(0)
         # Spark resolves a table again when a query runs, so every read names its version.
         rows = self.spark.read.option("versionAsOf", str(snapshot)).table(self.qualified(table))
-        return self._under_new_names(table, rows)
+        return self._with_new_columns(table, self._under_new_names(table, rows))
+
+    def _with_new_columns(self, table: str, rows: DataFrame) -> DataFrame:
+        """Rows of an older version with the columns that were added since, which they do not have."""
+        missing = [field for field in self.grown.get(table, ()) if field.name not in rows.columns]
+        return rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in missing})
+
+    def grow(self, table: str, schema: StructType, node: Node) -> None:
+        """Adds the columns that rows have from now on."""
+        known = {field.name for field in self.before(table).schema}
+        added = [field for field in schema if field.name not in known]
+        if added:
+            self.branch.prepare(table)
+            self.evolve(table, schema, node)
+            self.grown[table] = added
 
     def _under_new_names(self, table: str, rows: DataFrame) -> DataFrame:
         """Rows of an older version with the names that their columns have by now."""
@@ -340,11 +359,18 @@ class Tables:
             return False
         return not meta.has_deletes(found, "equality-deletes")
 
-    def remove_keys(self, table: str, keys: KeySet) -> None:
-        """Takes out all rows of the given keys, by delete files; NULL is a key like any other."""
+    def delete(self, table: str, condition: str) -> None:
+        """Takes out the rows for which a condition holds, by delete files."""
+        self.spark.sql(f"DELETE FROM {self.qualified(table)} WHERE {condition}")
+
+    def remove_keys(self, table: str, keys: KeySet, near: str = "") -> None:
+        """Takes out all rows of the given keys, by delete files; NULL is a key like any other.
+
+        `near`: what holds for all of these rows, so that files without any of them are passed over.
+        """
         view = f"keys_{secrets.token_hex(4)}"
         keys.stored.frame.select(*(quoted(name) for name in keys.names)).createOrReplaceTempView(view)
-        same = " AND ".join(f"t.{quoted(name)} <=> k.{quoted(name)}" for name in keys.names)
+        same = " AND ".join([*([near] if near else []), *(f"t.{quoted(n)} <=> k.{quoted(n)}" for n in keys.names)])
         broadcast = "/*+ BROADCAST(k) */ " if keys.is_small else ""
         try:
             self.spark.sql(

@@ -13,7 +13,8 @@ from icefield.engine.aside import to_quarantine
 from icefield.engine.changes import numbered
 from icefield.engine.clock import spent
 from icefield.engine.difference import ADDED, CHANGE, difference, difference_of_pairs
-from icefield.engine.keyed import KeySet
+from icefield.engine.frames import small_frame
+from icefield.engine.keyed import KeySet, key_set
 from icefield.engine.origin import visible
 from icefield.engine.promises.naming import require_same_columns
 from icefield.engine.promises.trial import try_touched
@@ -24,6 +25,7 @@ from icefield.engine.seen import Moves, Seen
 from icefield.engine.sql import quoted
 from icefield.failpoint import failpoint
 from icefield.graph import measures_of, quarantine_of
+from icefield.graph.news import FilesNews
 from icefield.lake import metadata as meta
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from icefield.engine.intake.port import Landed
     from icefield.engine.renewal import Merged, Renewal
     from icefield.engine.stage import Stage
     from icefield.engine.tables import Appended
@@ -58,9 +61,11 @@ class Updated:
     removed: int
     split: Split
     tables: tuple[str, ...]
-    keys: int
+    keys: int | None
     #: All rows that came, or that the table now has of the keys that were touched, and the rows that went.
     moves: Moves
+    #: Rows among those that came that had waited in quarantine.
+    freed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,17 +81,21 @@ class MostChanged:
         return f"{self.touched:,} of {self.keys:,} keys changed" if self.keys else "the table was empty"
 
 
-def update(stage: Stage, node: Node, step: Step, state: TableState) -> Updated | MostChanged:
+def update(
+    stage: Stage, node: Node, step: Step, state: TableState, landed: Landed | None = None
+) -> Updated | MostChanged | str:
     """Finds the keys that the inputs' changes touch, and puts their new rows in place of the old ones."""
-    work = _Update(stage, node, step, state)
+    work = _Update(stage, node, step, state, landed)
     with spent("compute"):
-        if not isinstance(node.refresh, Accumulate):
+        if landed is not None:
+            found: _Found | MostChanged | str = work.compute_landed(landed)
+        elif not isinstance(node.refresh, Accumulate):
             found = work.compute()
         elif (added := work.add_new()) is not None:
             return added
         else:
             found = work.merge()
-    return found if isinstance(found, MostChanged) else work.write(found)
+    return found if isinstance(found, MostChanged | str) else work.write(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +116,7 @@ class _Update:
     node: Node
     step: Step
     state: TableState
+    landed: Landed | None = None
 
     @property
     def scratch(self) -> Path:
@@ -123,6 +133,19 @@ class _Update:
             return most
         before = touched.restrict(self._published)
         return _Found(touched=touched, before=before, output=self.renewal.again(touched))
+
+    def compute_landed(self, landed: Landed) -> _Found | str:
+        """by_key over a source: the function over all files of the keys that the names of new or changed ones tell."""
+        assert isinstance(self.step.news, FilesNews)
+        keys, schema = self.node.keys, self.stage.schemas[self.node.name]
+        self.stage.tables.grow(self.node.name, schema, self.node)
+        rows = sorted(self.step.news.of_keys(keys))
+        told = small_frame(self.stage.tables.spark, dict.fromkeys(keys, "STRING"), rows)
+        touched = key_set([told], keys, schema, self.scratch / "touched")
+        output = self.stage.functions[self.node.name](**self.stage.frames(self.node, self.step, landed))
+        if why := self.stage.mixed(self.step, landed, output):
+            return why
+        return _Found(touched=touched, before=touched.restrict(self._published), output=output)
 
     def add_new(self) -> Updated | None:
         """accumulate: what came, written at once where the last update had new keys alone, and many of them.
@@ -182,12 +205,13 @@ class _Update:
     def write(self, found: _Found) -> Updated:
         """Puts the new rows in place and tells what changed."""
         stage, node = self.stage, self.node
-        stage.tables.branch.prepare(node.name)
+        if node.name not in stage.tables.grown:
+            stage.tables.branch.prepare(node.name)
         if not found.touched.count:
             nothing = visible(found.output).limit(0)
             moves = Moves(self.state.version, Seen(nothing, 0))
             return Updated(added=0, removed=0, split=Split(good=nothing), tables=(node.name,), keys=0, moves=moves)
-        split = stage.split(node, self.step, self.state, found.output, None)
+        split = stage.split(node, self.step, self.state, found.output, self.landed)
         after = visible(split.good)
         if found.known == 0:
             return self._added(found.touched, split, self._append(self._as_stored(found.before, after)))
@@ -196,6 +220,8 @@ class _Update:
             with spent("compute"):
                 several = store(after, self.scratch / "fresh")
             after = several.frame
+            if self.landed is not None:
+                split.require_nothing_lost(node, several.count(), self.landed.count)
             if not stage.is_proven(node):
                 require_own_keys(node, found.touched, after)
         change = self._difference(found.before, after, found.known)

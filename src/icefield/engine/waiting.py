@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from icefield.engine.origin import ARRIVAL, IDENTITY, REASONS, ROW, short_reason
+from icefield.engine.origin import ARRIVAL, LINE, REASONS, short_reason
 from icefield.engine.repair import is_malformed, with_columns
 from icefield.engine.scratch import store
 from icefield.errors import OriginLost
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from icefield.lake.metadata import Metadata
 
 _UNREADABLE = "unreadable"
+#: What identifies a row in quarantine.
+PLACE = (ARRIVAL, LINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +50,12 @@ def waiting(tables: Tables, node: Node, schema: StructType, repair: Repair | Non
     """The rows that wait as of what is published, and match; without a repair: all of them."""
     quarantine = _read(tables, node.name, tables.branch.base_metadata(quarantine_of(node.name)))
     if quarantine is None:
-        return Waiting(rows=pa.table({name: pa.array([], pa.int64()) for name in IDENTITY}))
+        return Waiting(rows=pa.table({name: pa.array([], pa.int64()) for name in PLACE}))
     matching = quarantine if repair is None else with_columns(quarantine, schema).where(repair.where)
     unreadable = is_malformed(_own(quarantine, "reasons")).alias(_UNREADABLE)
     found = store(matching.select(*_origin(quarantine), unreadable), scratch / "matching").arrow()
     settable = found if repair is None or repair.kind == "discard" else found.filter(pc.invert(found[_UNREADABLE]))
-    rows = settable.select(list(IDENTITY))
+    rows = settable.select(list(PLACE))
     if repair is not None:
         _require_origin(node, rows)
     return Waiting(rows=rows, unreadable=found.num_rows - rows.num_rows)
@@ -65,8 +67,8 @@ def still_waiting(tables: Tables, table: str, before: Waiting) -> tuple[int, dic
     if quarantine is None:
         return 0, {}
     now = quarantine.select(*_origin(quarantine), F.col(_own(quarantine, "reasons")).alias(REASONS)).toArrow()
-    known = set(zip(*(before.rows[name].to_pylist() for name in IDENTITY), strict=True))
-    rows = zip(*(now[name].to_pylist() for name in (*IDENTITY, REASONS)), strict=True)
+    known = set(zip(*(before.rows[name].to_pylist() for name in PLACE), strict=True))
+    rows = zip(*(now[name].to_pylist() for name in (*PLACE, REASONS)), strict=True)
     still = [reasons for *origin, reasons in rows if tuple(origin) in known]
     told = Counter(short_reason(reason) for reasons in still for reason in reasons or ())
     return min(len(still), len(before.rows)), dict(told)  # rows without an origin all look alike
@@ -83,7 +85,7 @@ def _own(quarantine: DataFrame, name: str) -> str:
 
 
 def _origin(quarantine: DataFrame) -> list[Expression]:
-    return [F.col(_own(quarantine, "arrival")).alias(ARRIVAL), F.col(_own(quarantine, "line")).alias(ROW)]
+    return [F.col(_own(quarantine, "arrival")).alias(ARRIVAL), F.col(_own(quarantine, "line")).alias(LINE)]
 
 
 def _require_origin(node: Node, rows: pa.Table) -> None:

@@ -41,7 +41,7 @@ def _node(
 ) -> Node:
     return Node(
         name=table.name,
-        edges=edges,
+        edges=tuple(replace(edge, source=edge.source.plain) if edge.source else edge for edge in edges),
         refresh=table.refresh.plain,
         row_checks=tuple(check for check in checks if isinstance(check, RowCheck)),
         table_checks=tuple(check for check in checks if not isinstance(check, RowCheck)),

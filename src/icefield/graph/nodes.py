@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from icefield.declare import (
@@ -13,6 +13,7 @@ from icefield.declare import (
     Column,
     ExpectTable,
     Files,
+    Frames,
     FreshWithin,
     Full,
     Keyed,
@@ -105,6 +106,11 @@ class Node:
         return self.refresh.keys if isinstance(self.refresh, Keyed) else ()
 
     @property
+    def splits_by_unique(self) -> bool:
+        """Whether rows leave it because an earlier row has the same key."""
+        return any(isinstance(c, Unique) and c.otherwise in ("quarantine", "drop") for c in self.table_checks)
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """The tables it reads, each once, in the order of its parameters; some may be quarantines of others."""
         return tuple(dict.fromkeys(edge.table for edge in self.edges if edge.table is not None))
@@ -153,13 +159,27 @@ class Graph:
         return {name: tuple(readers) for name, readers in found.items()}
 
     def followers(self) -> dict[str, tuple[str, ...]]:
-        """Tables that have to tell what they removed and added, with those that follow them by key."""
+        """Tables that have to tell what they removed and added, with those that follow their changes."""
         found = {}
         for name, readers in self.readers().items():
-            followers = tuple(reader for reader in readers if self[reader].keys and name in self[reader].inputs)
-            if followers and not isinstance(self[name].refresh, Append):  # what it adds is read from the table itself
+            followers = tuple(
+                reader
+                for reader in readers
+                if isinstance(self[reader].refresh, Append | Keyed) and name in self[reader].inputs
+            )
+            if followers:
                 found[name] = followers
         return found
+
+    def with_sources(self, sources: Mapping[str, Source]) -> Graph:
+        """The same graph, in which the sources of some tables are others."""
+        nodes = {
+            name: replace(node, edges=tuple(replace(e, source=sources[name]) if e.source else e for e in node.edges))
+            if name in sources
+            else node
+            for name, node in self.nodes.items()
+        }
+        return replace(self, nodes=nodes)
 
     def to_json(self) -> str:
         """The whole graph as JSON text."""
@@ -195,6 +215,7 @@ SERIALISED: Mapping[str, type] = {
         Edge,
         ExpectTable,
         Files,
+        Frames,
         FreshWithin,
         Full,
         Graph,

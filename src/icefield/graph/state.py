@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from icefield.graph.news import Cursor
+
 
 #: proven: Spark's plan shows that a function keeps the promise of its refresh kind. trusted: the plan cannot tell, the
 #: author vouches for it, and it held where it was tried. untried: trusted, and there was too little data to try it on.
@@ -43,14 +45,6 @@ _MEDDLED = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesTaken:
-    """How many files a table holds the rows of, and a digest of the paths, sizes and times of those that were there."""
-
-    count: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
     """A published table, read from its metadata alone."""
 
@@ -63,7 +57,8 @@ class TableState:
     columns: tuple[tuple[str, str], ...]
     published_ms: int
     inputs: Mapping[str, Version] = field(default_factory=dict)
-    files: FilesTaken | None = None
+    #: What it has taken in from its source.
+    cursor: Cursor | None = None
     repairs: int = 0
     lineage: tuple[tuple[int, str], ...] = ()
     #: What it removed and added is told for every number above this one; None: it tells nothing, or only appends.
@@ -78,6 +73,8 @@ class TableState:
     beside: bool = False
     #: What is known of the promise of its refresh kind, for the code that it was made with.
     promise: Promise = ""
+    #: Its rows keep the column `source_file` as the source gave it, so that those of a file can be told.
+    origin: bool = False
 
     def telling_nothing(self) -> TableState:
         """The same where what it told is not kept: all have read it, or someone dropped it."""
@@ -98,32 +95,6 @@ EMPTY = TableState(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LandedFile:
-    """A file that a source's path matches, as the file system shows it."""
-
-    path: str
-    size: int
-    modified_ns: int
-    parts: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenFile:
-    """A file that a table has taken in, as the lake remembers it."""
-
-    path: str
-    size: int
-    modified_ns: int
-    sha256: str
-    run: str
-    taken_ms: int
-    order: int
-    sequence: int = 0
-    #: It went, and its rows with it; what the lake still needs of it is that its place is taken.
-    withdrawn: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """What a person decided about rows in quarantine; remembered, so that a rebuild decides the same.
 
@@ -136,42 +107,3 @@ class Repair:
     where: str = "true"
     assign: tuple[tuple[str, str], ...] = ()
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrivals:
-    """What has happened in a source's folder since the table last looked.
-
-    Of the files that were taken in and are not there now, `missing` are those whose rows stay, and `gone` those whose
-    rows are to be withdrawn. `withdrawn` are files that were gone before: if one comes back, it is new.
-    """
-
-    landed: tuple[LandedFile, ...] = ()
-    new: tuple[LandedFile, ...] = ()
-    touched: tuple[LandedFile, ...] = ()
-    changed: tuple[LandedFile, ...] = ()
-    missing: tuple[TakenFile, ...] = ()
-    gone: tuple[TakenFile, ...] = ()
-    taken: tuple[TakenFile, ...] = ()
-    withdrawn: tuple[TakenFile, ...] = ()
-    #: Files of a table of this name that was dropped: nothing is left of them.
-    former: tuple[TakenFile, ...] = ()
-
-    @property
-    def next_order(self) -> int:
-        """The place in the order of arrival for the next new file; no two files ever have the same."""
-        return max((file.order for file in self._noted), default=-1) + 1
-
-    @property
-    def next_sequence(self) -> int:
-        """What comes after everything that was noted of files."""
-        return max((file.sequence for file in self._noted), default=0) + 1
-
-    @property
-    def _noted(self) -> tuple[TakenFile, ...]:
-        return (*self.taken, *self.withdrawn, *self.former)
-
-    @property
-    def new_bytes(self) -> int:
-        """The size of what is new."""
-        return sum(file.size for file in (*self.new, *self.changed))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from icefield.declare import Files
 from icefield.graph.layout import Layout, arrange
 from icefield.graph.nodes import owner_of
 
@@ -120,7 +119,7 @@ def _schema_order(graph: Graph) -> list[list[str]]:
 def _label(key: str, graph: Graph) -> tuple[str, str]:
     if key.startswith("*"):
         source = graph.nodes[key[1:]].source
-        return "", source.path if isinstance(source, Files) else type(source).__name__.lower()
+        return "", source.name if source is not None else ""
     node = graph.nodes[key]
     count = len(node.row_checks) + len(node.table_checks)
     checks = f" · {count} check{'s' if count != 1 else ''}" if count else ""

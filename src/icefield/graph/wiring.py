@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from icefield.declare import Keyed, Ref, Source, Table
+from icefield.declare import ByKey, Files, Keyed, Ref, Source, Table
 from icefield.declare.suggest import did_you_mean, nearest
 from icefield.errors import CyclicTables, DeclarationError, DuplicateTable, InvalidOption, UnknownInput, UnknownTable
 from icefield.graph.nodes import Edge, owner_of, quarantine_of
@@ -75,12 +75,8 @@ def wire(table: Table, names: Names) -> tuple[Edge, ...]:
             where=str(table.location),
             remedy="give each source its own table and union those",
         )
-    if isinstance(table.refresh, Keyed) and any(edge.source is not None for edge in edges):
-        raise InvalidOption(
-            f"{table.name} reads from a source, which can only be appended or fully refreshed, not refreshed by key",
-            where=str(table.location),
-            remedy="ingest the files in a table with append() and read that table here",
-        )
+    if isinstance(table.refresh, Keyed):
+        _refuse_unkeyed_source(table, table.refresh, edges)
     if isinstance(table.refresh, Keyed) and all(edge.lookup for edge in edges):
         raise InvalidOption(
             f"{table.name} is refreshed by key, but all of its inputs are lookups, which have no key",
@@ -88,6 +84,28 @@ def wire(table: Table, names: Names) -> tuple[Edge, ...]:
             remedy="make at least one input a plain table instead of lookup(...), or declare the table full()",
         )
     return edges
+
+
+def _refuse_unkeyed_source(table: Table, refresh: Keyed, edges: tuple[Edge, ...]) -> None:
+    """By which keys the rows of a source leave has to be known from the names of its files alone."""
+    source = next((edge.source for edge in edges if edge.source is not None), None)
+    if source is None:
+        return
+    if len(edges) > sum(edge.lookup for edge in edges) + 1:
+        raise InvalidOption(
+            f"{table.name} is refreshed by key from a source and from tables",
+            where=str(table.location),
+            remedy="ingest the source in a table of its own and read that table here, or make the tables lookups",
+        )
+    parts = source.parts if isinstance(source, Files) else ()
+    if not isinstance(refresh, ByKey) or refresh.expressions or not set(refresh.keys) <= set(parts):
+        told = f" (of its path: {', '.join(parts)})" if parts else ""
+        raise InvalidOption(
+            f"{table.name} reads from a source, which can only be refreshed by parts of the files' path{told}",
+            where=str(table.location),
+            remedy="ingest the source in a table with append() and read that table here, or name the key in the path:"
+            ' files("landing/trips_{month}.csv", ...) and by_key("month")',
+        )
 
 
 def _edge(table: Table, parameter: str, names: Names) -> Edge:

@@ -100,6 +100,17 @@ class Catalog:
             )
             return dict(rows.fetchall())
 
+    def entry(self, table: str) -> tuple[str, str | None] | None:
+        """A published table's current metadata file and the one before it; None where there is no such table."""
+        namespace, _, name = table.partition(".")
+        with self._reading() as db:
+            row = db.execute(
+                "SELECT metadata_location, previous_metadata_location FROM iceberg_tables"
+                " WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?",
+                (LAKE, namespace, name),
+            ).fetchone()
+        return None if row is None else (str(row[0]), row[1])
+
     def setting(self, key: str) -> str | None:
         """A fact about the lake itself, such as the folder it was made in."""
         with self._reading() as db:

@@ -6,10 +6,19 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from icefield.declare.suggest import nearest
+from icefield.errors import UnknownVersion
 from icefield.lake import metadata as meta
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from icefield.lake.metadata import Metadata
+
+#: The version that readers see.
+LATEST = "latest"
+#: So many versions are listed where one was asked for that is not there.
+_LISTED = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +28,8 @@ class TableVersion:
     snapshot: int
     published_at: dt.datetime
     run: str
+    #: The batch that the run took in, "" if its sources have none.
+    batch: str
     operation: str
     rows_added: int
     rows_removed: int
@@ -44,6 +55,7 @@ def history(metadata: Metadata) -> tuple[TableVersion, ...]:
                 snapshot=snapshot["snapshot-id"],
                 published_at=dt.datetime.fromtimestamp(entry["timestamp-ms"] / 1000, dt.UTC),
                 run=snapshot["summary"].get(meta.RUN, ""),
+                batch=snapshot["summary"].get(meta.BATCH, ""),
                 operation=snapshot["summary"]["operation"],
                 rows_added=added,
                 rows_removed=earlier + added - total,
@@ -55,6 +67,46 @@ def history(metadata: Metadata) -> tuple[TableVersion, ...]:
         )
         before = snapshot["snapshot-id"]
     return tuple(versions)
+
+
+def find_version(table: str, versions: Sequence[TableVersion], wanted: str) -> TableVersion:
+    """The version of a run (its id, or the unique beginning of one), of a batch, or with a snapshot id, or `latest`.
+
+    Of a batch that was taken in more than once it is the last.
+    """
+    if versions and wanted == LATEST:
+        return versions[-1]
+    meant = [one for one in versions if wanted and wanted in (one.run, one.batch, str(one.snapshot))]
+    begun = {one.run: one for one in versions if wanted and one.run.startswith(wanted)}
+    if meant:
+        return meant[-1]
+    if len(begun) == 1:
+        return next(iter(begun.values()))
+    if begun:
+        raise UnknownVersion(
+            f"several versions of {table} are of runs that start with `{wanted}`",
+            remedy=f"write more characters of the id: {_named(list(begun.values()))}",
+        )
+    raise UnknownVersion(
+        f"{table} has no version `{wanted}`" if versions else f"{table} has no versions yet",
+        where=table,
+        remedy=_near(wanted, versions) if versions else "a run that writes rows publishes the first one",
+    )
+
+
+def _near(wanted: str, versions: Sequence[TableVersion]) -> str:
+    """The versions with a name like the one that was asked for, or the newest."""
+    known = {name: one for one in versions for name in (one.run, one.batch, str(one.snapshot)) if name}
+    near = list({known[name].snapshot: known[name] for name in nearest(wanted, known)}.values())
+    if near:
+        return f"did you mean {_named(near)}? `icefield table history` lists all"
+    return f"versions, newest first: {_named(versions[::-1])}; or write latest"
+
+
+def _named(versions: Sequence[TableVersion]) -> str:
+    told = [f"{one.run or one.snapshot}{f' (batch {one.batch})' if one.batch else ''}" for one in versions[:_LISTED]]
+    more = f" and {len(versions) - _LISTED} more" if len(versions) > _LISTED else ""
+    return ", ".join(told) + more
 
 
 def _added(known: dict[int, Metadata], snapshot: Metadata, before: int | None) -> int:

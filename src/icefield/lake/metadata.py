@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from icefield.errors import LakeDamaged
-from icefield.graph.state import PROMISE_RULES, FilesTaken, Promise, TableState, Version
+from icefield.graph.news import cursor_json, parse_cursor
+from icefield.graph.state import PROMISE_RULES, Promise, TableState, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,8 @@ PREFIX = "icefield."
 COLUMNS = "icefield.columns"
 #: How many rows a run added and removed, in the summary of its snapshot: a small table is written anew for a few.
 ROWS_ADDED, ROWS_REMOVED = "icefield.rows-added", "icefield.rows-removed"
+#: The batch that a run took in.
+BATCH = "icefield.batch"
 #: Where a run's own files go, so that a run that died leaves nothing that cannot be told apart.
 DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
 _KEEP_METADATA_LOG = 100
@@ -66,6 +69,20 @@ def schema_columns(metadata: Metadata) -> tuple[tuple[str, str], ...]:
     """Names and Iceberg types of the current schema."""
     fields = _schema(metadata)["fields"]
     return tuple((f["name"], f["type"] if isinstance(f["type"], str) else f["type"]["type"]) for f in fields)
+
+
+def iceberg_type(kind: Any) -> str:
+    """An Iceberg type as text, nested ones in full."""
+    if isinstance(kind, str):
+        return kind
+    match kind["type"]:
+        case "struct":
+            fields = (f"{field['name']}: {iceberg_type(field['type'])}" for field in kind["fields"])
+            return f"struct<{', '.join(fields)}>"
+        case "list":
+            return f"list<{iceberg_type(kind['element'])}>"
+        case _:
+            return f"map<{iceberg_type(kind['key'])}, {iceberg_type(kind['value'])}>"
 
 
 def column_comments(metadata: Metadata) -> dict[str, str]:
@@ -179,7 +196,7 @@ def bytes_added(staged: Metadata, base: Metadata | None) -> int:
 def table_state(name: str, metadata: Metadata) -> TableState:
     """A table's state as its metadata tells it; a table that icefield did not write has an empty run."""
     properties = metadata.get("properties", {})
-    files = json.loads(properties.get("icefield.files", "null"))
+    cursor = properties.get("icefield.cursor", properties.get("icefield.files"))  # the older name
     inputs = json.loads(properties.get("icefield.inputs", "{}"))
     snapshot_id = metadata.get("current-snapshot-id")
     return TableState(
@@ -196,7 +213,7 @@ def table_state(name: str, metadata: Metadata) -> TableState:
         columns=schema_columns(metadata),
         published_ms=metadata["last-updated-ms"],
         inputs={table: Version(**version) for table, version in inputs.items()},
-        files=FilesTaken(**files) if files else None,
+        cursor=parse_cursor(cursor) if cursor else None,
         repairs=int(properties.get("icefield.repairs", 0)),
         lineage=tuple(_lineage(metadata)),
         changes=int(properties["icefield.changes"]) if "icefield.changes" in properties else None,
@@ -205,6 +222,7 @@ def table_state(name: str, metadata: Metadata) -> TableState:
         held=json.loads(properties.get("icefield.held", "{}")),
         beside="icefield.beside" in properties,
         promise=_promise(properties.get("icefield.promise", "")),
+        origin="icefield.origin" in properties,
     )
 
 
@@ -276,8 +294,10 @@ def state_properties(state: TableState) -> dict[str, str]:
         properties["icefield.promise"] = f"{state.promise} {PROMISE_RULES}"
     if state.changes is not None:
         properties["icefield.changes"] = str(state.changes)
-    if state.files is not None:
-        properties["icefield.files"] = json.dumps({"count": state.files.count, "digest": state.files.digest})
+    if state.cursor is not None:
+        properties["icefield.cursor"] = cursor_json(state.cursor)
+    if state.origin:
+        properties["icefield.origin"] = "source_file"
     return properties
 
 

@@ -34,6 +34,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "rows_quarantined": ("long", "rows sent to quarantine"),
         "error": ("string", "why it failed"),
         "version": ("string", "the version of icefield"),
+        "batch": ("string", "the batch that was taken in; empty: none"),
     },
     "ops.table_runs": {
         "run": ("string", "the run's id"),

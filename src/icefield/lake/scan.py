@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from icefield.errors import LakeDamaged
 from icefield.graph import changes_of
-from icefield.graph.state import Repair, TakenFile
+from icefield.graph.news import TakenFile
+from icefield.graph.state import Repair
 from icefield.lake import metadata as meta
 from icefield.lake.manifests import require_manifests
 from icefield.lake.metadata import RESTORE

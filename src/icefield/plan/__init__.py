@@ -1,5 +1,6 @@
 """What a run would do and why, decided from the graph and the state of the lake alone: no Spark, no clock, no disk."""
 
+from icefield.plan.arrivals import arrivals_of as arrivals_of
 from icefield.plan.decide import Action as Action
 from icefield.plan.decide import Range as Range
 from icefield.plan.decide import Step as Step

@@ -6,22 +6,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from icefield.declare import Append, ByKey, Keyed
-from icefield.errors import AllFilesGone, FileChanged, FileMissing
-from icefield.graph.state import Arrivals
+from icefield.plan.arrivals import arrivals_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from icefield.declare import Files
     from icefield.errors import IcefieldError
     from icefield.graph import Edge, Node
-    from icefield.graph.state import LandedFile, TableState, TakenFile, Version
+    from icefield.graph.news import News
+    from icefield.graph.state import TableState, Version
+    from icefield.plan.arrivals import Arrivals
 
 #: none: it is up to date. note: only what it remembers changes. build: it is made. append: new rows are added.
-#: update: rows of changed keys are replaced. refresh: a `full()` table is computed again. rebuild: an incremental table
-#: is computed again from everything. refused: it cannot be done, and nothing is.
+#: update: rows that changed, or rows of changed keys, are replaced. refresh: a `full()` table is computed again.
+#: rebuild: an incremental table is computed again from everything. refused: it cannot be done, and nothing is.
 Action = Literal["none", "note", "build", "append", "update", "refresh", "rebuild", "refused"]
-_NAMED_AT_MOST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,8 @@ class Step:
     reason: str = ""
     known: bool = True
     ranges: Mapping[str, Range] = field(default_factory=dict)
-    arrivals: Arrivals | None = None
+    #: What its source has that it has not taken in.
+    news: News | None = None
     #: Rows that came to or went from each input since the table last read it, where that is known already.
     changed: Mapping[str, int] = field(default_factory=dict)
     #: Why it is refused.
@@ -77,37 +77,31 @@ class Wishes:
 
 
 def decide(
-    node: Node, state: TableState | None, inputs: Mapping[str, TableState], arrivals: Arrivals | None, wishes: Wishes
+    node: Node, state: TableState | None, inputs: Mapping[str, TableState], news: News | None, wishes: Wishes
 ) -> Step:
     """The step for one table whose inputs all stand where `inputs` says."""
-    if arrivals is not None:
-        _refuse_changed_files(node, arrivals)
-        _refuse_empty_landing(node, arrivals)
+    arrived = None if news is None else arrivals_of(node, news)
+    if arrived is not None:
+        arrived.require_sound()
     if state is None:
-        return _everything(node, "build", "first run", inputs, arrivals)
-    if due := _rebuild_reason(node, state, inputs, arrivals, wishes):
-        if arrivals is not None:
-            _require_files(node, arrivals, due, _way_out(node, state, inputs, arrivals, wishes))
-        return _everything(node, "rebuild", due, inputs, arrivals)
+        return _everything(node, "build", "first run", inputs, news)
+    if due := _rebuild_reason(node, state, inputs, arrived, wishes):
+        if arrived is not None:
+            arrived.require_everything(due, _way_out(node, state, inputs, arrived, wishes))
+        return _everything(node, "rebuild", due, inputs, news)
     moved = [name for name in node.inputs if not _stands_at(state, inputs[name])]
+    told = _moved_reason(moved, arrived, replayed=node.name in wishes.replay)
+    if not told:
+        return _rest(node, state, arrived, news)
     if not isinstance(node.refresh, Append | Keyed):
-        if moved or (arrivals is not None and (arrivals.new or arrivals.gone or _corrected(node, arrivals))):
-            due = _moved_reason(node, moved, arrivals)
-            if arrivals is not None:
-                _require_files(node, arrivals, due)
-            return _everything(node, "refresh", due, inputs, arrivals)
-        return _rest(node, state, arrivals)
-    if (arrivals is not None and arrivals.new) or moved:
-        ranges = {name: _since(state, inputs[name]) for name in node.inputs}
-        action: Action = "update" if node.keys else "append"
-        return Step(
-            table=node.name,
-            action=action,
-            reason=_moved_reason(node, moved, arrivals),
-            ranges=ranges,
-            arrivals=arrivals,
-        )
-    return _rest(node, state, arrivals)
+        if arrived is not None:
+            arrived.require_everything(told)
+        return _everything(node, "refresh", told, inputs, news)
+    ranges = {name: _since(state, inputs[name]) for name in node.inputs}
+    leaves = (arrived is not None and arrived.left) or node.name in wishes.replay
+    removed = any(wanted.after is not None for wanted in ranges.values())
+    action: Action = "update" if node.keys or leaves or removed else "append"
+    return Step(table=node.name, action=action, reason=told, ranges=ranges, news=news)
 
 
 def has_newer_inputs(node: Node, state: TableState, states: Mapping[str, TableState]) -> bool:
@@ -138,38 +132,38 @@ def _since(state: TableState, given: TableState) -> Range:
     return Range(start=consumed.snapshot, end=now.snapshot)
 
 
-def _everything(
-    node: Node, action: Action, reason: str, inputs: Mapping[str, TableState], arrivals: Arrivals | None
-) -> Step:
+def _everything(node: Node, action: Action, reason: str, inputs: Mapping[str, TableState], news: News | None) -> Step:
     ranges = {name: Range(start=None, end=inputs[name].version.snapshot) for name in node.inputs}
-    return Step(table=node.name, action=action, reason=reason, ranges=ranges, arrivals=arrivals)
+    return Step(table=node.name, action=action, reason=reason, ranges=ranges, news=news)
 
 
-def _rest(node: Node, state: TableState, arrivals: Arrivals | None) -> Step:
-    if arrivals is not None and arrivals.touched:
-        return Step(
-            table=node.name,
-            action="note",
-            reason=f"{_files(arrivals.touched)} touched, content unchanged",
-            arrivals=arrivals,
-        )
-    if state.meddled:
-        return Step(table=node.name, action="note", reason="rows changed outside icefield accepted", arrivals=arrivals)
-    if state.fingerprint != node.fingerprint or state.checks_fingerprint != node.checks_fingerprint:
-        return Step(table=node.name, action="note", reason="new code accepted without a rebuild", arrivals=arrivals)
-    return Step(table=node.name, action="none", reason="up to date", arrivals=arrivals)
+def _rest(node: Node, state: TableState, arrived: Arrivals | None, news: News | None) -> Step:
+    told = "" if arrived is None else arrived.noted
+    if not told and state.meddled:
+        told = "rows changed outside icefield accepted"
+    changed = state.fingerprint != node.fingerprint or state.checks_fingerprint != node.checks_fingerprint
+    if not told and changed:
+        told = "new code accepted without a rebuild"
+    return Step(table=node.name, action="note" if told else "none", reason=told or "up to date", news=news)
 
 
 def _rebuild_reason(
-    node: Node, state: TableState, inputs: Mapping[str, TableState], arrivals: Arrivals | None, wishes: Wishes
+    node: Node, state: TableState, inputs: Mapping[str, TableState], arrived: Arrivals | None, wishes: Wishes
 ) -> str:
     """Why everything must be computed again, "" if it need not."""
     asked = _asked_reason(node, state, wishes)
     incremental = isinstance(node.refresh, Append | Keyed)
-    if arrivals is not None and (asked or incremental) and (withdrawn := _withdrawn_reason(node, arrivals)):
-        return f"{asked}; {withdrawn}" if asked else withdrawn
+    left = arrived.left if arrived is not None else ""
     if asked or not incremental:
-        return asked
+        return f"{asked}; {left}" if asked and left else asked
+    replayed = "its quarantine is replayed" if node.name in wishes.replay else ""
+    if replayed and (node.keys or node.source is None):
+        return replayed
+    if arrived is not None and not node.keys and (left or (replayed and node.splits_by_unique)):
+        if not arrived.by_file:
+            return left or replayed
+        if not state.origin:
+            return f"{left or replayed}, and its rows do not tell their file (the column source_file)"
     return next((told for edge in node.edges if (told := _broken(node, edge, state, inputs))), "")
 
 
@@ -177,8 +171,6 @@ def _asked_reason(node: Node, state: TableState, wishes: Wishes) -> str:
     """Why everything is computed again wherever the inputs stand."""
     if wishes.full_refresh:
         return "--full-refresh"
-    if node.name in wishes.replay:
-        return "its quarantine is replayed"
     if state.fingerprint != node.fingerprint and node.name not in wishes.accept:
         return "its code changed"
     if state.checks_fingerprint != node.checks_fingerprint and node.name not in wishes.accept:
@@ -186,19 +178,6 @@ def _asked_reason(node: Node, state: TableState, wishes: Wishes) -> str:
     if state.meddled and node.name not in wishes.accept:
         return "its rows were changed outside icefield"
     return ""
-
-
-def _withdrawn_reason(node: Node, arrivals: Arrivals) -> str:
-    """Why rows that came from files leave the table."""
-    told = [f"{_files(arrivals.changed)} corrected"] if _corrected(node, arrivals) else []
-    return "; ".join([*told, *_gone(arrivals)])
-
-
-def _gone(arrivals: Arrivals) -> list[str]:
-    if not arrivals.gone:
-        return []
-    count = "1 file" if len(arrivals.gone) == 1 else f"{len(arrivals.gone)} files"
-    return [f"{count} removed" + (f": {_files(arrivals.gone)}" if len(arrivals.gone) <= _NAMED_AT_MOST else "")]
 
 
 def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, TableState]) -> str:
@@ -221,8 +200,6 @@ def _broken(node: Node, edge: Edge, state: TableState, inputs: Mapping[str, Tabl
     if now.changes is None:
         unbroken = _only_appends(now, consumed.snapshot)
         return "" if unbroken else f"{edge.table} has no continuous history of appends since it was last read"
-    if isinstance(node.refresh, Append):
-        return f"{edge.table} may have changed existing rows"
     if consumed.number >= now.changes:
         return ""
     return f"the changelog of {edge.table} no longer covers the changes since it was last read"
@@ -245,77 +222,20 @@ def _only_appends(now: TableState, start: int | None) -> bool:
     return start is None
 
 
-def _corrected(node: Node, arrivals: Arrivals) -> bool:
-    return bool(arrivals.changed) and _policy(node) == "replace"
-
-
-def _policy(node: Node) -> str:
-    source: Files = node.source  # type: ignore[assignment]
-    return source.changed
-
-
-def _refuse_changed_files(node: Node, arrivals: Arrivals) -> None:
-    if arrivals.changed and _policy(node) == "fail":
-        raise FileChanged(
-            f"the content of {_files(arrivals.changed)} has changed since ingestion",
-            where=f"{node.name}, {node.location}",
-            remedy='give the corrected file a new name, or declare files(..., changed="replace" or "ignore")',
-        )
-
-
-def _refuse_empty_landing(node: Node, arrivals: Arrivals) -> None:
-    """A disk that is not mounted looks like a folder from which everything was deleted."""
-    if arrivals.gone and not arrivals.landed:
-        raise AllFilesGone(
-            f"{_gone(arrivals)[0]}, and no other files are left; the rows of {node.name} were not changed",
-            where=f"{node.name}, {node.location}",
-            remedy="restore the files (is their disk mounted?); to remove all rows, leave an empty file there",
-        )
-
-
-def _way_out(
-    node: Node, state: TableState, inputs: Mapping[str, TableState], arrivals: Arrivals, wishes: Wishes
-) -> str:
-    """What else can be done where a rebuild lacks files, "" if only the author can tell."""
+def _way_out(node: Node, state: TableState, inputs: Mapping[str, TableState], arrived: Arrivals, wishes: Wishes) -> str:
+    """What else can be done where a rebuild lacks what was read before, "" if only the author can tell."""
     if node.name in wishes.replay:  # it has nothing to accept, and until then its rows just wait
-        return "and try again: a replay or discard reads all files of the table; until then the rows stay in quarantine"
+        return "and try again: until then the rows stay in quarantine"
     accepting = replace(wishes, accept=wishes.accept | {node.name})
-    if _rebuild_reason(node, state, inputs, arrivals, accepting):
+    if _rebuild_reason(node, state, inputs, arrived, accepting):
         return ""
     return f"or keep the rows as they are: icefield run --accept {node.name}"
 
 
-def _require_files(node: Node, arrivals: Arrivals, due: str, otherwise: str = "") -> None:
-    """A rebuild must read what was read before; a correction is read only where the author said `replace`."""
-    if arrivals.changed and _policy(node) == "ignore":
-        raise FileChanged(
-            f"{node.name} must be rebuilt ({due}), but the content of {_files(arrivals.changed)} has changed since"
-            " ingestion",
-            where=f"{node.name}, {node.location}",
-            remedy="restore the old content, " + (otherwise or 'or ingest the new one: files(..., changed="replace")'),
-        )
-    if arrivals.missing:
-        raise FileMissing(
-            f"{node.name} must be rebuilt ({due}), but {_files(arrivals.missing)}, ingested earlier, cannot be found",
-            where=f"{node.name}, {node.location}",
-            remedy="restore the files, " + (otherwise or 'or remove their rows: files(..., deleted="withdraw")'),
-        )
-
-
-def _moved_reason(node: Node, moved: list[str], arrivals: Arrivals | None) -> str:
-    told = []
-    if arrivals is not None and arrivals.new:
-        told.append(f"{_files(arrivals.new)} arrived")
-    if arrivals is not None and _corrected(node, arrivals):
-        told.append(f"{_files(arrivals.changed)} corrected")
-    if arrivals is not None:
-        told += _gone(arrivals)
+def _moved_reason(moved: list[str], arrived: Arrivals | None, *, replayed: bool) -> str:
+    told = [] if arrived is None else [text for text in (arrived.came, arrived.left) if text]
     if moved:
         told.append(f"{', '.join(moved)} changed")
+    if replayed:
+        told.append("its quarantine is replayed")
     return "; ".join(told)
-
-
-def _files(files: tuple[LandedFile, ...] | tuple[TakenFile, ...]) -> str:
-    if len(files) > _NAMED_AT_MOST:
-        return f"{len(files)} files"
-    return ", ".join(file.path for file in files)

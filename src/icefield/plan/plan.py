@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from icefield.graph import Graph, Node
-    from icefield.graph.state import Arrivals, TableState
+    from icefield.graph.news import News
+    from icefield.graph.state import TableState
     from icefield.plan.decide import Action
 
 
@@ -52,7 +53,7 @@ class Plan:
 def make_plan(
     graph: Graph,
     states: Mapping[str, TableState],
-    arrivals: Mapping[str, Arrivals],
+    news: Mapping[str, News],
     selection: Sequence[str],
     wishes: Wishes,
     problems: Mapping[str, IcefieldError] | None = None,
@@ -66,19 +67,19 @@ def make_plan(
         if name in selection and problems is not None and name in problems:
             steps[name] = refused(name, problems[name])
         elif name in selection:
-            steps[name] = _step(graph[name], states, arrivals.get(name), steps, wishes)
+            steps[name] = _step(graph[name], states, news.get(name), steps, wishes)
     undeclared = [name for name in states if name not in graph and not graph.keeps(name)]
     return Plan(steps=tuple(steps.values()), undeclared=tuple(sorted(undeclared)))
 
 
 def _step(
-    node: Node, states: Mapping[str, TableState], arrivals: Arrivals | None, steps: Mapping[str, Step], wishes: Wishes
+    node: Node, states: Mapping[str, TableState], news: News | None, steps: Mapping[str, Step], wishes: Wishes
 ) -> Step:
     stopped = [name for name in node.needs if name in steps and steps[name].action == "refused"]
     if stopped:
-        return Step(table=node.name, action="none", reason=f"waiting for {', '.join(stopped)}", arrivals=arrivals)
+        return Step(table=node.name, action="none", reason=f"waiting for {', '.join(stopped)}", news=news)
     try:
-        step = _possible(node, states, arrivals, steps, wishes)
+        step = _possible(node, states, news, steps, wishes)
         if step.action not in ("none", "build") and node.name in states and not wishes.full_refresh:
             refuse_changed_columns(node, states[node.name])
     except IcefieldError as problem:
@@ -92,27 +93,27 @@ def refused(table: str, problem: IcefieldError) -> Step:
 
 
 def _possible(
-    node: Node, states: Mapping[str, TableState], arrivals: Arrivals | None, steps: Mapping[str, Step], wishes: Wishes
+    node: Node, states: Mapping[str, TableState], news: News | None, steps: Mapping[str, Step], wishes: Wishes
 ) -> Step:
     known = with_quarantines(node, states)
     pending = [name for name in node.needs if name in steps and steps[name].action not in ("none", "note")]
     absent = [name for name in node.needs if name not in states and name not in pending]
     if absent:
         told = f"waiting for {', '.join(absent)} (never built and not selected)"
-        return Step(table=node.name, action="none", reason=told, arrivals=arrivals)
+        return Step(table=node.name, action="none", reason=told, news=news)
     if not pending:
-        return decide(node, states.get(node.name), known, arrivals, wishes)
+        return decide(node, states.get(node.name), known, news, wishes)
     state = states.get(node.name)
     if state is None:
-        return Step(table=node.name, action="build", reason="first run", known=False, arrivals=arrivals)
+        return Step(table=node.name, action="build", reason="first run", known=False, news=news)
     if wishes.full_refresh:
-        return Step(table=node.name, action="rebuild", reason="--full-refresh", known=False, arrivals=arrivals)
+        return Step(table=node.name, action="rebuild", reason="--full-refresh", known=False, news=news)
     if all(name in states for name in pending):
-        settled = decide(node, state, known, arrivals, wishes)
+        settled = decide(node, state, known, news, wishes)
         if settled.action == "rebuild":
-            return Step(table=node.name, action="rebuild", reason=settled.reason, known=False, arrivals=arrivals)
+            return Step(table=node.name, action="rebuild", reason=settled.reason, known=False, news=news)
     reason = f"changes in {', '.join(pending)}"
-    return Step(table=node.name, action=_expected(node, pending, steps), reason=reason, known=False, arrivals=arrivals)
+    return Step(table=node.name, action=_expected(node, pending, steps), reason=reason, known=False, news=news)
 
 
 def with_quarantines(node: Node, states: Mapping[str, TableState]) -> Mapping[str, TableState]:
@@ -128,4 +129,6 @@ def _expected(node: Node, pending: list[str], steps: Mapping[str, Step]) -> Acti
         return "rebuild" if actions & {"rebuild", "build"} else "update"
     if not isinstance(node.refresh, Append):
         return "refresh"
-    return "rebuild" if actions & {"rebuild", "refresh", "update"} else "append"
+    if actions & {"rebuild", "refresh"}:
+        return "rebuild"
+    return "update" if "update" in actions else "append"

@@ -69,9 +69,15 @@ def _source(source: Source, meaning: Meaning) -> list[Any]:
         value = getattr(source, name)
         if name == "schema":
             told[name] = _columns(value)
-        elif name not in ("changed", "deleted"):
+        elif name not in _NO_MEANING and not (name in _LATER and value == _LATER[name]):
             told[name] = meaning.of(value)
     return [type(source).__name__, sorted(told.items())]
+
+
+#: What happens to files that change or go, and in which runs files are taken in.
+_NO_MEANING = ("changed", "deleted", "batch")
+#: Options that came later: tables that do not use them are to have the fingerprints that they had before.
+_LATER = {"encoding": "utf-8", "header": True, "null_values": (), "date_format": "", "timestamp_format": ""}
 
 
 def _columns(columns: tuple[Column, ...]) -> list[list[str]]:

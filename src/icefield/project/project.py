@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from icefield.declare import Accumulate, Check, Table
+from icefield.declare import Accumulate, Check, Frames, Table
 from icefield.errors import ProjectChanged
 from icefield.graph import Edge, Graph, build_graph
 from icefield.project.cache import read_graph, write_graph
@@ -42,12 +42,18 @@ def open_project(path: Path | str = ".", profile: str | None = None) -> Project:
 
 
 class Functions(dict[str, Callable[..., Any]]):
-    """The function of each table by its name, and the `finish` of those that accumulate."""
+    """The function of each table by its name, the `finish` of those that accumulate, and what makes rows of sources."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         super().__init__({table.name: table.function for table in tables})
         kept = {table.name: table.refresh for table in tables if isinstance(table.refresh, Accumulate)}
         self.finishes = {name: refresh.finish for name, refresh in kept.items() if refresh.finish is not None}
+        self.frames = {table.name: made for table in tables if (made := _made(table)) is not None}
+
+
+def _made(table: Table) -> Callable[[], Any] | None:
+    sources = [table.source, *(given for given in table.inputs.values() if isinstance(given, Frames))]
+    return next((source.function for source in sources if isinstance(source, Frames)), None)
 
 
 def load_functions(project: Project) -> Functions:

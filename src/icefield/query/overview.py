@@ -72,21 +72,7 @@ def columns(pin: Pin) -> list[dict[str, str]]:
     if found is not None and not pin.is_current:
         schema = found.get("schema-id", schema)
     fields = next(s["fields"] for s in pin.metadata["schemas"] if s["schema-id"] == schema)
-    return [{"name": f["name"], "type": iceberg_type(f["type"]), "comment": f.get("doc", "")} for f in fields]
-
-
-def iceberg_type(kind: Any) -> str:
-    """An Iceberg type as text, nested ones in full."""
-    if isinstance(kind, str):
-        return kind
-    match kind["type"]:
-        case "struct":
-            fields = (f"{field['name']}: {iceberg_type(field['type'])}" for field in kind["fields"])
-            return f"struct<{', '.join(fields)}>"
-        case "list":
-            return f"list<{iceberg_type(kind['element'])}>"
-        case _:
-            return f"map<{iceberg_type(kind['key'])}, {iceberg_type(kind['value'])}>"
+    return [{"name": f["name"], "type": meta.iceberg_type(f["type"]), "comment": f.get("doc", "")} for f in fields]
 
 
 def _number(text: str | None) -> int | None:

@@ -93,7 +93,16 @@ class RunBeside:
     started_ms: int
 
 
-Event = PhaseStarted | TableStarted | TableOutcome | RunOvertaken | RunBeside
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStarted:
+    """One of several batches is taken in, by a run of its own."""
+
+    batch: str
+    number: int
+    of: int
+
+
+Event = PhaseStarted | TableStarted | TableOutcome | RunOvertaken | RunBeside | BatchStarted
 Listener = Callable[[Event], None]
 
 

@@ -31,9 +31,10 @@ def of_run(
     checks: Sequence[CheckResult],
     repairs: Sequence[tuple[int, Repair]],
     repaired: pa.Table | None,
+    batch: str,
 ) -> Journal:
     """The rows of a run that is about to be published."""
-    row = _run_row(run, project, selection, started_ms, "published")
+    row = {**_run_row(run, project, selection, started_ms, "published"), "batch": batch}
     row["tables_changed"] = sum(one.changed for one in staged.values())
     row["rows_added"] = sum(one.rows_added for one in staged.values())
     row["rows_quarantined"] = sum(one.quarantined for one in staged.values())

@@ -10,6 +10,7 @@ from icefield.run.replaying import wanted_replays
 
 if TYPE_CHECKING:
     from icefield.graph.state import Repair
+    from icefield.run.batch import Batches
     from icefield.run.replaying import Replay
 
 
@@ -24,6 +25,10 @@ class Order:
     accept: tuple[str, ...] = ()
     replay: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    #: Of sources that are taken in by batches: the first and the last to take in, "" for no limit.
+    batches: tuple[str, str] = ("", "")
+    #: The batch that this run takes in.
+    batch: Batches | None = None
     #: Everything is done but publishing.
     dry_run: bool = False
     #: The process ends with this run, so Spark need not be made for more than it.

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from icefield.declare import Files
-from icefield.engine.intake.landing import arrivals, take
+from icefield.declare import Files, Frames
 from icefield.errors import IcefieldError, NoTables, SourceError
 from icefield.graph import select
-from icefield.graph.state import FilesTaken
+from icefield.graph.news import FilesCursor, FilesNews, FramesCursor
 from icefield.lake.scan import changed_rows, taken_files
 from icefield.plan import Plan, Step, Wishes, make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from icefield.graph.state import Arrivals, TableState
+    from icefield.declare import Source
+    from icefield.graph.news import Cursor, News
+    from icefield.graph.state import TableState
     from icefield.lake.embedded import EmbeddedLake
     from icefield.project import Project
+    from icefield.run.batch import Batches
 
 
 #: How long a line of a file is, more or less.
@@ -33,43 +35,117 @@ def plan_project(
     selection: tuple[str, ...],
     wishes: Wishes,
     foresee: bool = False,
+    batch: Batches | None = None,
+    at_a_glance: bool = False,
 ) -> Plan:
-    """What a run of these tables would do now.
+    """What a run of these tables would do now; `batch`: taking in one batch alone.
 
-    `foresee`: files that would be read are looked into, so that a wrong header is told before a run meets it.
+    `at_a_glance`: no file is looked into. `foresee`: files that would be read are looked into, so that a wrong header
+    is told before a run meets it.
     """
-    known = {name: states[name].files for name in selection if name in states}
-    arrived: dict[str, Arrivals] = {}
-    problems: dict[str, IcefieldError] = {}
-    for name in selection:
-        try:
-            if (found := _arrivals(project, lake, name, known.get(name))) is not None:
-                arrived[name] = found
-        except SourceError as problem:
-            problems[name] = problem
-    plan = make_plan(project.graph, states, arrived, selection, wishes, problems)
+    found = _News(project, lake, states, batch, at_a_glance=at_a_glance)
+    plan = make_plan(project.graph, states, found.of(selection), selection, wishes, found.problems)
     # The order of arrival is data, and a rebuild keeps it; it is only read where something is to be done.
-    remembered = [step.table for step in plan.work if step.table in known and _lacks_history(step)]
-    for name in remembered:
-        whole = _arrivals(project, lake, name, FilesTaken(count=-1, digest=""))
-        assert whole is not None
-        arrived[name] = whole
-    if remembered:
-        plan = make_plan(project.graph, states, arrived, selection, wishes, problems)
+    if remembered := [step.table for step in plan.work if step.table in states and _lacks_history(step)]:
+        found.look_closer(remembered)
+        plan = make_plan(project.graph, states, found.of(selection), selection, wishes, found.problems)
     if foresee:
         plan = replace(plan, steps=tuple(_foreseen(project, step) for step in plan.steps))
     return _counted(plan, lake)
 
 
+class _News:
+    """What the sources of a project have that its tables have not taken in; `batch`: of one batch alone."""
+
+    def __init__(
+        self,
+        project: Project,
+        lake: EmbeddedLake,
+        states: Mapping[str, TableState],
+        batch: Batches | None,
+        *,
+        at_a_glance: bool,
+    ) -> None:
+        self._project = project
+        self._lake = lake
+        self._states = states
+        self._batch = batch
+        self._at_a_glance = at_a_glance
+        self._found: dict[str, News] = {}
+        self._functions: Mapping[str, Callable[[], Any]] | None = None
+        self.problems: dict[str, IcefieldError] = {}
+
+    def of(self, tables: Sequence[str]) -> dict[str, News]:
+        """The news of these tables' sources; what cannot be looked at is among the problems."""
+        for name in tables:
+            if name in self._found or name in self.problems or self._project.graph[name].source is None:
+                continue
+            state = self._states.get(name)
+            try:
+                self._found[name] = self._look(name, state.cursor if state is not None else None)
+            except SourceError as problem:
+                self.problems[name] = problem
+        return {name: self._found[name] for name in tables if name in self._found}
+
+    def look_closer(self, tables: Sequence[str]) -> None:
+        """Reads what was noted of files, even where nothing seems to have happened to them."""
+        for name in tables:
+            known = self._states[name].cursor
+            columns = known.columns if isinstance(known, FilesCursor) else ()
+            self._found[name] = self._look(name, FilesCursor(count=-1, digest="", columns=columns))
+
+    def _look(self, name: str, cursor: Cursor | None) -> News:
+        node = self._project.graph[name]
+        if isinstance(node.source, Frames):
+            from icefield.engine.intake.frames import frames_news  # noqa: PLC0415 - where there are some
+
+            known = cursor if isinstance(cursor, FramesCursor) else None
+            return frames_news(node, self._made()[name], known)
+        assert isinstance(node.source, Files)
+        from icefield.engine.intake.files.landing import files_news, with_new_columns  # noqa: PLC0415 - reads files
+
+        files = cursor if isinstance(cursor, FilesCursor) else None
+        news = files_news(self._project.root, node.source, files, lambda: taken_files(self._lake, name))
+        if self._batch is not None:
+            news = self._batch.within(node, news)
+        return news if self._at_a_glance else with_new_columns(self._project.root, node.source, news)
+
+    def _made(self) -> Mapping[str, Callable[[], Any]]:
+        """The functions that make rows: the author's code has to be imported for them."""
+        if self._functions is None:
+            from icefield.project import load_functions  # noqa: PLC0415 - where there are some
+
+            self._functions = load_functions(self._project).frames
+        return self._functions
+
+
+def with_added(source: Files, news: FilesNews) -> Files:
+    """A source with the undeclared columns that its table has, and those that its new files bring along."""
+    added = (*news.columns, *news.added)
+    return replace(source, schema=(*source.schema, *added)) if added else source
+
+
+def with_sources_as_read(project: Project, plan: Plan) -> Project:
+    """The project with sources that hand over the undeclared columns which their files brought along."""
+    found: dict[str, Source] = {}
+    for step in plan.steps:
+        source = project.graph[step.table].source
+        if isinstance(source, Files) and isinstance(step.news, FilesNews) and (step.news.columns or step.news.added):
+            found[step.table] = with_added(source, step.news)
+    return replace(project, graph=project.graph.with_sources(found)) if found else project
+
+
 def _foreseen(project: Project, step: Step) -> Step:
     """The step, or why a run would refuse it once it looked into the files."""
-    source, arrived = project.graph[step.table].source, step.arrivals
-    if arrived is None or not isinstance(source, Files) or step.action in ("none", "note", "refused"):
+    source, news = project.graph[step.table].source, step.news
+    if not isinstance(news, FilesNews) or not isinstance(source, Files) or step.action in ("none", "note", "refused"):
         return step
-    files = arrived.new if step.action in ("append", "update") else arrived.landed
+    from icefield.engine.intake.files.heads import read_head  # noqa: PLC0415 - it reads files
+
+    files = news.new if step.action in ("append", "update") else news.landed
     for file in files[-_LOOKED_INTO:]:
         try:
-            take(project.root, file, source, arrival=0, taken_ms=0)
+            read_head(project.root, file, with_added(source, news))
         except IcefieldError as problem:
             return replace(step, action="refused", reason=problem.what, problem=problem)
     return step
@@ -98,8 +174,8 @@ def rows_at_stake(plan: Plan, states: Mapping[str, TableState]) -> int:
 
 def _rows_read(step: Step, states: Mapping[str, TableState]) -> int:
     landed = 0
-    if step.arrivals is not None:
-        files = step.arrivals.new if step.action == "append" else step.arrivals.landed
+    if isinstance(step.news, FilesNews):
+        files = step.news.landed if step.action in ("build", "rebuild", "refresh") else step.news.new
         landed = sum(file.size for file in files) // _LINE_BYTES
     if step.action in ("append", "update"):  # new rows only, but their keys are looked for among all
         return landed + sum(step.changed.values()) + (states[step.table].rows if step.table in states else 0) // 10
@@ -108,7 +184,7 @@ def _rows_read(step: Step, states: Mapping[str, TableState]) -> int:
 
 def _lacks_history(step: Step) -> bool:
     """Even where no file is there: a rebuild must know what it lacks."""
-    return step.arrivals is not None and not step.arrivals.taken
+    return isinstance(step.news, FilesNews) and not step.news.taken
 
 
 def selected(project: Project, select_text: str = "", exclude: str = "") -> tuple[str, ...]:
@@ -120,10 +196,3 @@ def selected(project: Project, select_text: str = "", exclude: str = "") -> tupl
             remedy="put @table(...) above a function in one of the files listed under `tables` in icefield.toml",
         )
     return select(project.graph, select_text, exclude=exclude)
-
-
-def _arrivals(project: Project, lake: EmbeddedLake, name: str, known: FilesTaken | None) -> Arrivals | None:
-    source = project.graph[name].source
-    if not isinstance(source, Files):
-        return None
-    return arrivals(project.root, source, known, lambda: taken_files(lake, name))

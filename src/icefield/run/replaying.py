@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from icefield.graph import quarantine_of
+from icefield.graph.news import FilesNews
 from icefield.lake.scan import repaired, repairs
 from icefield.run.events import Replayed
 
@@ -146,20 +147,20 @@ class Replaying:
         """What `ops.repaired` is to remember: the rows that the decisions are about."""
         import pyarrow as pa
 
-        from icefield.engine.origin import ARRIVAL, ROW  # noqa: PLC0415
+        from icefield.engine.origin import ARRIVAL, LINE  # noqa: PLC0415
 
         found = []
         for replay, number in self.numbers.items():
             step = plan.step(replay.table)
-            if replay.table not in staged or step is None or step.arrivals is None:
+            if replay.table not in staged or step is None or not isinstance(step.news, FilesNews):
                 continue
-            digests = {file.order: file.sha256 for file in step.arrivals.taken}
+            digests = {file.order: file.sha256 for file in step.news.taken}
             about = self.waiting[replay].rows
             one = {
                 "table": pa.array([replay.table] * about.num_rows),
                 "number": pa.array([number] * about.num_rows, pa.int64()),
                 "arrival": about[ARRIVAL],
-                "line": about[ROW],
+                "line": about[LINE],
                 "sha256": pa.array([digests[arrival] for arrival in about[ARRIVAL].to_pylist()]),
             }
             found.append(pa.table(one))

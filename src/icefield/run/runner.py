@@ -33,7 +33,7 @@ from icefield.run.events import (
 )
 from icefield.run.failures import as_users_error, check_failed
 from icefield.run.order import Order
-from icefield.run.planning import plan_project, selected
+from icefield.run.planning import plan_project, selected, with_sources_as_read
 from icefield.run.replaying import (
     NothingToReplay,
     Replaying,
@@ -126,7 +126,14 @@ class Run:
             self.published = dict(self.states)
             require_waiting_rows(self.order.replays, self.states)
             selection = selected(self.project, self.order.select, self.order.exclude)
-            plan = plan_project(self.project, self.lake, self.states, selection=selection, wishes=self.order.wishes)
+            plan = plan_project(
+                self.project,
+                self.lake,
+                self.states,
+                selection=selection,
+                wishes=self.order.wishes,
+                batch=self.order.batch,
+            )
             plan.require_possible()
         if not plan.work:
             return RunResult(run="", status="nothing new", plan=plan, seconds=time.monotonic() - begun)
@@ -188,6 +195,7 @@ class Run:
             return self._publish(branch, plan, across.relied)
 
     def _start(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor, also: Collection[str] = ()) -> Stage:
+        self.project = with_sources_as_read(self.project, plan)
         start = Start(
             project=self.project,
             lake=self.lake,
@@ -242,7 +250,7 @@ class Run:
             states = dict(self.states)
         state = states.get(node.name)
         known = with_quarantines(node, states)
-        step = planned if planned.known else decide(node, state, known, planned.arrivals, self.order.wishes)
+        step = planned if planned.known else decide(node, state, known, planned.news, self.order.wishes)
         self.listener(TableStarted(table=node.name, action=step.action, reason=step.reason))
         if step.action == "none":
             self._finish_table(_outcome(step, "unchanged", begun, rows_total=state.rows if state else 0))
@@ -374,6 +382,7 @@ class Run:
     def _publish(self, branch: Branch, plan: Plan, relied: Collection[str]) -> int | None:
         if not self.staged:
             return None
+        batch = self.order.batch.value if self.order.batch is not None else ""
         tables: dict[str, dict[str, str]] = {}
         for staged in self.staged.values():
             for table in staged.tables:
@@ -388,9 +397,11 @@ class Run:
             checks=self._results(),
             repairs=self.replaying.records(self.staged),
             repaired=self.replaying.rows(self.staged, plan),
+            batch=batch,
         )
+        told = {meta.BATCH: batch} if batch else {}
         summaries = {
-            name: {meta.ROWS_ADDED: str(one.rows_added), meta.ROWS_REMOVED: str(one.rows_removed)}
+            name: {meta.ROWS_ADDED: str(one.rows_added), meta.ROWS_REMOVED: str(one.rows_removed), **told}
             for name, one in self.staged.items()
             if one.changed
         }

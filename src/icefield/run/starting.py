@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from icefield.graph import owner_of
 from icefield.interrupt import stop_if_asked
+from icefield.project import load_functions
 from icefield.run.events import PhaseStarted
 from icefield.run.planning import rows_at_stake
 from icefield.run.replaying import Replaying, decided_before
@@ -17,8 +18,9 @@ from icefield.run.schedule import Later
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
 
-    from icefield.engine.intake.receive import Received, Receiver
+    from icefield.engine.intake.port import Intakes, Received
     from icefield.engine.jars import Jar
     from icefield.engine.jvm import Effort
     from icefield.engine.promises.rules import Proof
@@ -68,32 +70,28 @@ class Start:
         session = Later(lambda: start_session(app=name, conf=conf, log=log, progress=fetching, effort=effort))
 
         # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.
-        from icefield.engine.intake.receive import Receiver  # noqa: PLC0415
-
-        zone, scratch = conf.get("spark.sql.session.timeZone", "UTC"), folder / "scratch"
-        receiver = Receiver(
-            root=self.project.root, started_ms=self.started_ms, zone=zone, scratch=scratch, pool=readers
-        )
-        received = self._begin_reading(receiver, plan)
+        intakes = self._intakes(folder / "scratch", conf, readers)
+        received = self._begin_reading(intakes, plan)
         stop_if_asked()
         import_pyspark()
         stop_if_asked()
 
         from icefield.engine.tables import Tables  # noqa: PLC0415
-        from icefield.project import load_functions  # noqa: PLC0415
 
         Later(lambda: importlib.import_module("pyiceberg.catalog.sql"))
         functions = load_functions(self.project)
         spark = session.result()
         add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
-        return self._prepare(Tables(spark, branch, self.project.graph), plan, functions, receiver, received)
+        tables = Tables(spark, branch, self.project.graph)
+        return self._prepare(tables, plan, functions, intakes, folder / "scratch", received)
 
     def _prepare(
         self,
         tables: Tables,
         plan: Plan,
         functions: Functions,
-        receiver: Receiver,
+        intakes: Intakes,
+        scratch: Path,
         received: Mapping[str, Later[Received | None]],
     ) -> Started:
         from icefield.engine.promises.analyse import Analysis, require_repair  # noqa: PLC0415
@@ -115,7 +113,7 @@ class Start:
         for repair in self.order.repairs:
             require_repair(tables.spark, graph[repair.table], derived.schemas, repair)
         replaying = Replaying(decided=decided_before(self.lake, self.states, {one.table for one in self.order.repairs}))
-        replaying.find(self.order.replays, tables, graph, derived, receiver.scratch)
+        replaying.find(self.order.replays, tables, graph, derived, scratch)
         stage = Stage(
             tables=tables,
             root=self.project.root,
@@ -127,9 +125,11 @@ class Start:
             promises=derived.promises,
             followed=graph.followers(),
             started_ms=self.started_ms,
-            receiver=receiver,
+            intakes=intakes,
+            scratch_folder=scratch,
             received=received,
             decided=replaying.decided,
+            replayed=frozenset(replay.table for replay in self.order.replays),
             remake=self.order.full_refresh,
         )
         return Started(stage, replaying)
@@ -153,10 +153,29 @@ class Start:
             return "full"
         return "least" if rows < FEW_ROWS else "less"
 
-    def _begin_reading(self, receiver: Receiver, plan: Plan) -> dict[str, Later[Received | None]]:
+    def _intakes(self, scratch: Path, conf: Mapping[str, str], readers: ThreadPoolExecutor) -> Intakes:
+        from icefield.engine.intake.files.intake import FilesIntake  # noqa: PLC0415 - pyarrow
+        from icefield.engine.intake.frames import FramesIntake  # noqa: PLC0415
+        from icefield.engine.intake.port import Intakes, Surroundings  # noqa: PLC0415
+        from icefield.engine.limits import LIMITS  # noqa: PLC0415
+
+        is_local = conf.get("spark.master", "local").startswith("local")
+        around = Surroundings(
+            root=self.project.root,
+            started_ms=self.started_ms,
+            zone=conf.get("spark.sql.session.timeZone", "UTC"),
+            scratch=scratch,
+            pool=readers,
+            driver_bytes=LIMITS.driver_bytes if is_local else -1,
+            split_bytes=LIMITS.split_bytes,
+            functions=lambda: load_functions(self.project).frames,
+        )
+        return Intakes({"files": FilesIntake(around), "frames": FramesIntake(around)})
+
+    def _begin_reading(self, intakes: Intakes, plan: Plan) -> dict[str, Later[Received | None]]:
         graph = self.project.graph
         known = [step for step in plan.work if step.known and graph[step.table].source is not None]
-        return {step.table: Later(partial(receiver.receive, graph[step.table], step)) for step in known}
+        return {step.table: Later(partial(intakes.receive, graph[step.table], step)) for step in known}
 
 
 @dataclass(slots=True)

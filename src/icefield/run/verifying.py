@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from icefield.errors import NoLake
+from icefield.graph.news import FramesNews
 from icefield.lake.branch import Branch, BranchNames
 from icefield.lake.embedded import RECORDER
 from icefield.plan import Plan, Step, Wishes
@@ -103,10 +104,13 @@ class _Verification(Run):
 
 def _of_taken_files(step: Step) -> Step:
     """The step without the files that no run has taken in yet."""
-    if step.arrivals is None:
+    news = step.news
+    if isinstance(news, FramesNews):
+        return step if news.replaced else replace(step, news=replace(news, total=news.known))
+    if news is None:
         return step
-    landed = tuple(file for file in step.arrivals.landed if file not in step.arrivals.new)
-    return replace(step, arrivals=replace(step.arrivals, landed=landed, new=()))
+    landed = tuple(file for file in news.landed if file not in news.new)
+    return replace(step, news=replace(news, landed=landed, new=()))
 
 
 def _is_there(stage: Stage, table: str, snapshot: int | None) -> bool:

@@ -2,7 +2,7 @@
 
 Spark's own readers would take `1.999` as 2.00, replace bytes that are not UTF-8, and accept a permuted header. So lines
 are read as they are, cut into fields here, and each field must denote exactly one value of its type. Most lines never
-come here: `plain` knows the common forms, and this module is what they have to agree with.
+come here: `cells` knows the common forms, and this module is what they have to agree with.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 def csv_fields(lines: DataFrame, source: Files, header: Sequence[str]) -> DataFrame:
     """Adds `_fields`, the cells of each line as text; NULL where its quotes or number of fields are wrong."""
-    separator, quote = source.options.get("sep", ","), source.options.get("quote", '"')
+    separator, quote = source.sep, source.quote
     pattern, sign = _sql_text(re.escape(separator)), _sql_text(quote)
     names = [f"c{index}" for index in range(len(header))]
     schema = ", ".join(f"{name} STRING" for name in names) + ", bad STRING"
@@ -59,11 +59,18 @@ def _well_quoted(separator: str, quote: str) -> str:
     return f"^{field}(?:{s}{field})*+$"
 
 
-def csv_cells(header: Sequence[str], columns: Sequence[Column]) -> list[str]:
+def csv_cells(header: Sequence[str], source: Files) -> list[str]:
     """For each declared column, the SQL that gives its cell as text; NULL where the file does not have it."""
     places = {name: index for index, name in enumerate(header) if name}
-    found = [places.get(column.name) for column in columns]
-    return ["CAST(NULL AS STRING)" if place is None else f"nullif(get(_fields, {place}), '')" for place in found]
+    found = [places.get(column.name) for column in source.schema]
+    return ["CAST(NULL AS STRING)" if place is None else _csv_cell(place, source) for place in found]
+
+
+def _csv_cell(place: int, source: Files) -> str:
+    cell = f"nullif(get(_fields, {place}), '')"
+    if not source.null_values:
+        return cell
+    return f"CASE WHEN {cell} NOT IN ({', '.join(map(_sql_text, source.null_values))}) THEN {cell} END"
 
 
 def json_fields(lines: DataFrame, source: Files) -> DataFrame:
@@ -89,14 +96,14 @@ def known_names(source: Files) -> str:
     return f"array({', '.join(_sql_text(name) for name in names)})"
 
 
-def with_values(lines: DataFrame, cells: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+def with_values(lines: DataFrame, cells: Sequence[str], source: Files) -> DataFrame:
     """Adds each cell as text (`_cell_0`, ...) and as a value of its type (`_value_0`, ...), NULL where it is none.
 
     One step after the other: Spark then computes each once. In one expression it would repeat them in every place,
     and compiling that takes longer than reading the files.
     """
     texts = {f"_cell_{n}": F.expr(cell) for n, cell in enumerate(cells)}
-    values = {f"_value_{n}": F.expr(_value(f"_cell_{n}", column.type)) for n, column in enumerate(columns)}
+    values = {f"_value_{n}": F.expr(_value(f"_cell_{n}", c.type, source)) for n, c in enumerate(source.schema)}
     return lines.withColumns(texts).withColumns(values)
 
 
@@ -105,21 +112,37 @@ def values(columns: Sequence[Column]) -> list[Expression]:
     return [F.col(f"_value_{n}").alias(column.name) for n, column in enumerate(columns)]
 
 
-def cell_problems(found: Expression, columns: Sequence[Column]) -> Expression:
+def cell_problems(found: Expression, source: Files) -> Expression:
     """Why a line is malformed, NULL where it is not; the first reason counts."""
-    for n, column in enumerate(columns):
+    for n, column in enumerate(source.schema):
         if column.type != "STRING":
             told = f"malformed: {column.name} is not a valid {column.type}"
-            found = found.when(F.expr(_does_not_fit(f"_cell_{n}", f"_value_{n}", column.type)), F.lit(told))
+            fits = _does_not_fit(f"_cell_{n}", f"_value_{n}", column.type, source)
+            found = found.when(F.expr(fits), F.lit(told))
     return found
 
 
-def _value(cell: str, kind: str) -> str:
+def _value(cell: str, kind: str, source: Files) -> str:
     if kind == "STRING":
         return cell
     if kind.startswith(("STRUCT", "ARRAY", "MAP")):
         return _nested(cell, kind)
+    if pattern := _pattern(kind, source):
+        return f"CAST(try_to_timestamp({cell}, {_sql_text(pattern)}) AS {kind})"
+    if kind in _WHOLE:  # `1.0` is 1, as whoever writes columns of numbers with gaps spells it
+        whole = f"CASE WHEN locate('.', {cell}) > 1 THEN regexp_replace({cell}, '[.]0+$', '') ELSE {cell} END"
+        return f"try_cast({whole} AS {kind})"
     return f"try_cast({cell} AS {kind})"
+
+
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+def _pattern(kind: str, source: Files) -> str:
+    """How days and times are written, where the author says it."""
+    if kind == "DATE":
+        return source.date_format
+    return source.timestamp_format if kind in ("TIMESTAMP", "TIMESTAMP_NTZ") else ""
 
 
 def _nested(cell: str, kind: str) -> str:
@@ -143,9 +166,9 @@ def is_one_json(text: str) -> str:
     return f"""coalesce({alone} AND size(json_object_keys(concat('{{"value":', {text}, '}}'))) = 1, false)"""
 
 
-def _does_not_fit(cell: str, value: str, kind: str) -> str:
+def _does_not_fit(cell: str, value: str, kind: str, source: Files) -> str:
     """SQL that is TRUE where a cell's text does not denote exactly one value of the type."""
-    loses = _loses(cell, value, kind)
+    loses = "" if _pattern(kind, source) else _loses(cell, value, kind)
     more = f" OR coalesce({loses}, true)" if loses else ""
     return f"{cell} IS NOT NULL AND ({value} IS NULL OR {cell} <> trim({cell}){more})"
 

@@ -91,6 +91,8 @@ def values_of(cells: pa.Array, kind: str) -> Values:
     if form is None:
         assert kind == "STRING"
         return Values(column=cells, unsure=_NONE, wrong=_NONE)
+    if kind in _WHOLE:
+        cells = _without_zeros(cells)
     at_once = _at_once(cells, kind, form)
     if at_once is not None:
         return Values(column=at_once, unsure=_NONE, wrong=_NONE)
@@ -102,6 +104,13 @@ def values_of(cells: pa.Array, kind: str) -> Values:
     else:
         wrong = np.empty(0, bool)
     return Values(column=_cast(cells, kind, form), unsure=odd[~wrong], wrong=odd[wrong])
+
+
+def _without_zeros(cells: pa.Array) -> pa.Array:
+    """Whole numbers without zeros behind a point: `1.0` is 1."""
+    if not pc.any(pc.match_substring(cells, ".")).as_py():
+        return cells
+    return pc.replace_substring_regex(cells, r"^(-?[0-9]+)\.0+$", r"\1")
 
 
 def _cast(cells: pa.Array, kind: str, form: Form) -> pa.Array:

@@ -7,7 +7,7 @@ import io
 import json
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from icefield.engine.intake.landing import open_file
+from icefield.engine.intake.files.splits import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ def find_line(file: Path, source: Files, key: Mapping[str, str]) -> int | None:
     names = {name: {name.lower(), *(former.lower() for former in source.aliases.get(name, ()))} for name in key}
     try:
         with (
-            open_file(file) as raw,
+            open_file(file, source.encoding) as raw,
             io.TextIOWrapper(cast("Any", raw), encoding="utf-8-sig", errors="replace", newline="") as text,
         ):
             rows = _json_rows(text) if ".json" in file.name else _csv_rows(text, source)
@@ -34,7 +34,7 @@ def find_line(file: Path, source: Files, key: Mapping[str, str]) -> int | None:
 
 
 def _csv_rows(text: TextIO, source: Files) -> Iterator[tuple[int, Mapping[str, str]]]:
-    options = {"delimiter": source.options.get("sep", ","), "quotechar": source.options.get("quote", '"')}
+    options = {"delimiter": source.sep, "quotechar": source.quote}
     reader = csv.reader(text, **options)  # type: ignore[arg-type]  # one sign each, as declarations require
     header = [name.strip().lower() for name in next(reader, [])]
     begun = reader.line_num

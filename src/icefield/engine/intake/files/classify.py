@@ -1,4 +1,4 @@
-"""Lines of files, sorted: values right away, lines that are certainly malformed, and those left to `parse`."""
+"""Classifies lines: parsed by Arrow, certainly malformed, or left to Spark's parser (`parse`)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from icefield.engine.intake.lines import LINE_LIMIT
-from icefield.engine.intake.plain import is_plain, values_of
+from icefield.engine.intake.files.cells import is_plain, values_of
+from icefield.engine.intake.files.splits import LINE_LIMIT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from icefield.declare import Files
-    from icefield.engine.intake.lines import Block
+    from icefield.engine.intake.files.splits import Block
 
 _ASCII = 128
+BOM = b"\xef\xbb\xbf"
 _MOST = LINE_LIMIT * 16
 #: A pattern may not ask for more repetitions.
 _REPEATS = 1000
 
 
 @dataclass(slots=True)
-class Sorted:
+class Classified:
     """What became of the lines of a block, by their index in it; a blank line is in none of these."""
 
     values: list[pa.Array] = field(default_factory=list)
@@ -43,48 +44,53 @@ class Sorted:
 
 
 class JsonLines:
-    """How lines of JSON are sorted: what they say is for `parse` to find out."""
+    """Classifies lines of JSON: what they say is for `parse` to find out."""
 
-    def sort(self, block: Block) -> Sorted:
-        """Sorts the lines of a block."""
+    def classify(self, block: Block) -> Classified:
+        """What becomes of the lines of a block."""
         blank, malformed = structure(block)
         undecided = ~blank
         undecided[list(malformed)] = False
-        return Sorted(undecided=np.flatnonzero(undecided), malformed=malformed)
+        return Classified(undecided=np.flatnonzero(undecided), malformed=malformed)
 
 
 @dataclass(frozen=True)
 class CsvLines:
-    """How the lines of CSV files with one header are sorted."""
+    """Classifies the lines of CSV files with one header."""
 
     source: Files
     header: tuple[str, ...]
     header_line: bytes
     zone: str = "UTC"
 
-    @cached_property
+    @property
     def separator(self) -> str:
-        return self.source.options.get("sep", ",")
+        return self.source.sep
 
-    @cached_property
+    @property
     def quote(self) -> str:
-        return self.source.options.get("quote", '"')
+        return self.source.quote
 
     @cached_property
     def has_plain_form(self) -> bool:
         kinds = {column.type for column in self.source.schema}
+        formats = {"DATE": self.source.date_format, "TIMESTAMP": self.source.timestamp_format}
+        formats["TIMESTAMP_NTZ"] = self.source.timestamp_format
         in_utc = self.zone == "UTC" or "TIMESTAMP" not in kinds
-        return in_utc and (self.separator + self.quote).isascii() and all(is_plain(kind) for kind in kinds)
+        usual = in_utc and (self.separator + self.quote).isascii() and not any(formats.get(kind) for kind in kinds)
+        return usual and all(is_plain(kind) for kind in kinds)
 
-    def sort(self, block: Block) -> Sorted:
-        """Sorts the lines of a block; the header of the file is none of them."""
+    def classify(self, block: Block) -> Classified:
+        """What becomes of the lines of a block; the header of the file is none of them."""
         blank, malformed = structure(block, self.header_line)
-        if block.first == 1:
+        if block.begins_file and self.source.header:
             blank[0] = True
             malformed.pop(0, None)
         sure = ~blank
         sure[list(malformed)] = False
         undecided = np.zeros(len(block), bool)
+        if block.begins_file and block.data.startswith(BOM):  # it is taken off before Spark looks at the line
+            undecided[0], sure[0] = sure[0], False
         if self.has_plain_form:
             self._leave(block, sure, undecided)
             self._count_fields(block, sure, malformed)
@@ -94,7 +100,7 @@ class CsvLines:
         cells = self._cells(block, sure)
         if cells is None:
             undecided |= sure
-            return Sorted(undecided=np.flatnonzero(undecided), malformed=malformed)
+            return Classified(undecided=np.flatnonzero(undecided), malformed=malformed)
         return self._values(cells, np.flatnonzero(sure), undecided, malformed)
 
     # -- lines
@@ -143,7 +149,7 @@ class CsvLines:
             convert_options=pacsv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 strings_can_be_null=True,
-                null_values=[""],
+                null_values=["", *self.source.null_values],
                 check_utf8=False,
             ),
         ).combine_chunks()
@@ -151,7 +157,7 @@ class CsvLines:
 
     def _values(
         self, cells: pa.Table, lines: NDArray[np.intp], undecided: NDArray[np.bool_], malformed: dict[int, str]
-    ) -> Sorted:
+    ) -> Classified:
         good = np.ones(len(lines), bool)
         found = []
         for column in self.source.schema:
@@ -167,7 +173,7 @@ class CsvLines:
         if not good.all():
             chosen = pa.array(good)
             found = [column.filter(chosen) for column in found]
-        return Sorted(values=found, kept=lines[good], undecided=np.flatnonzero(undecided), malformed=malformed)
+        return Classified(values=found, kept=lines[good], undecided=np.flatnonzero(undecided), malformed=malformed)
 
 
 def structure(block: Block, header: bytes = b"") -> tuple[NDArray[np.bool_], dict[int, str]]:

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from icefield.declare import files
-from icefield.engine.intake import formats
-from icefield.engine.intake.plain import form_of, is_plain, values_of
-from icefield.engine.intake.reading import Undecided
-from icefield.engine.origin import ARRIVAL, PROBLEM, ROW
+from icefield.engine.intake.files import undecided
+from icefield.engine.intake.files.cells import form_of, is_plain, values_of
+from icefield.engine.intake.files.reading import Sheets, Undecided
+from icefield.engine.origin import ARRIVAL, LINE, PROBLEM, ROW
 from icefield.engine.session import start_session
 
 if TYPE_CHECKING:
@@ -76,11 +76,12 @@ def decided_by_parse(spark: SparkSession, folder: Path, kind: str, cells: list[s
         "ingested_at": pa.array([0] * len(cells), pa.timestamp("us", "UTC")),
         ARRIVAL: pa.array([0] * len(cells), pa.int64()),
         ROW: pa.array(range(len(cells)), pa.int64()),
+        LINE: pa.array(range(len(cells)), pa.int64()),
     }
     pq.write_table(pa.table(columns), place)
-    left = Undecided(format="csv", header=("x",), folder=place.parent)
+    left = Undecided(format="csv", header=("x",), sheets=Sheets(place.parent, (place.name,)))
     value = {"DATE": "unix_date(x)", "TIMESTAMP": "unix_micros(x)", "TIMESTAMP_NTZ": "unix_micros(timestamp(x))"}
-    found = formats.lines(spark, source, left).selectExpr(f"{value.get(kind, 'x')} AS x", ROW, PROBLEM)
+    found = undecided.lines(spark, source, left).selectExpr(f"{value.get(kind, 'x')} AS x", ROW, PROBLEM)
     return [(row["x"], row[PROBLEM]) for row in found.orderBy(ROW).collect()]
 
 

@@ -1,0 +1,429 @@
+"""Updates an appending table whose input removed rows: those leave it, new ones come, and nothing else is touched.
+
+Rows of a corrected or deleted file leave by their column `source_file`; rows that an input table removed leave as what
+the function makes of them. Where a row that stays or waits could be decided otherwise by a rebuild, there is a reason
+to rebuild instead: the first arrival of a key stays, so a correction may give a key to an earlier row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType
+
+from icefield.engine.aside import quarantine_names, to_quarantine
+from icefield.engine.changes import NUMBER, change_of, numbered
+from icefield.engine.clock import spent
+from icefield.engine.difference import ADDED, CHANGE, REMOVED, difference
+from icefield.engine.keyed import KeySet, listed
+from icefield.engine.origin import ARRIVAL, FATE, LINE, REASONS, visible
+from icefield.engine.promises.naming import require_same_columns
+from icefield.engine.quality import Split, all_hold, reasons_of, splitting
+from icefield.engine.repair import discard, mend
+from icefield.engine.replacing import Came, Went
+from icefield.engine.scratch import Stored, store
+from icefield.engine.seen import Moves, Seen
+from icefield.engine.sql import quoted
+from icefield.engine.tables import Published
+from icefield.engine.update import Updated
+from icefield.failpoint import failpoint
+from icefield.graph import quarantine_of
+from icefield.graph.news import FilesNews
+from icefield.lake import metadata as meta
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame
+
+    from icefield.declare import Unique
+    from icefield.engine.intake.port import Landed
+    from icefield.engine.stage import Stage
+    from icefield.graph import Edge, Node
+    from icefield.graph.state import TableState
+    from icefield.plan import Step
+
+#: When more than this share of a table's rows leave, computing everything is cheaper.
+_REBUILD_SHARE = 0.5
+
+
+def correct(stage: Stage, node: Node, step: Step, state: TableState, landed: Landed | None) -> Updated | str:
+    """What was done, or why everything is to be computed instead."""
+    work = _Correction(stage, node, step, state)
+    if any(isinstance(field.dataType, MapType) for field in work.published.schema):
+        return f"{step.reason}, and rows with MAP columns cannot be told apart"
+    if node.name in stage.replayed:
+        return work.replay() if landed is None or not landed.count else f"{step.reason}: all at once"
+    return work.of_inputs() if landed is None else work.of_files(landed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """Rows that left and rows that came."""
+
+    change: Stored
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Correction:
+    stage: Stage
+    node: Node
+    step: Step
+    state: TableState
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def scratch(self) -> Path:
+        return self.stage.scratch(self.node)
+
+    @property
+    def published(self) -> DataFrame:
+        return self.stage.tables.read(self.name, self.state.version.snapshot)
+
+    # -- rows of files
+
+    def of_files(self, landed: Landed) -> Updated | str:
+        """Rows of corrected and deleted files leave, those of corrected and new ones come."""
+        news = self.step.news
+        assert isinstance(news, FilesNews)
+        orders = {file.path: file.order for file in news.taken}
+        leaving = {file.path for file in news.changed} | {file.path for file in news.gone}
+        output = self.stage.functions[self.name](**self.stage.frames(self.node, self.step, landed))
+        old = None
+        if self.state.version.snapshot is not None:
+            old = Published(self.stage.tables, self.name, self.state.version.snapshot, without=tuple(sorted(leaving)))
+        split = self.stage.split_against(self.node, output, landed, old)
+        with spent("check"):
+            if why := self._taken_by_later_rows(split, old, orders):
+                return f"{self.step.reason}, and {why}"
+        before = self.published.where(F.col("source_file").isin(sorted(leaving)))
+        gone = {orders[path] for path in leaving}
+        found = self._changed(before, visible(split.good), F.col("source_file").isin(sorted(leaving)), gone, split)
+        if isinstance(found, str):
+            return found
+        split.require_nothing_lost(self.node, *self._written(found, split, before, landed))
+        return found
+
+    def _written(self, found: Updated, split: Split, before: DataFrame, landed: Landed) -> tuple[int, int]:
+        """How many rows of what was read are in the table now, and how many were read."""
+        return found.added - found.removed + before.count() - found.freed, landed.count
+
+    def _changed(
+        self, before: DataFrame, after: DataFrame, near: Column, gone: Collection[int], split: Split
+    ) -> Updated | str:
+        change = self._difference(before, after)
+        freed = self._freed(change, gone)
+        if isinstance(freed, str):
+            return freed
+        applied = self._apply(change, freed, near)
+        if isinstance(applied, str):
+            return applied
+        written = self._write_quarantine(gone, freed, split)
+        return self._updated(applied, split, written, 0 if freed is None else freed.num_rows)
+
+    # -- rows of tables
+
+    def of_inputs(self) -> Updated | str:
+        """What the function makes of rows that inputs removed leaves, what it makes of new ones comes."""
+        changes = {
+            edge.parameter: change_of(self.stage.tables, edge.table, self.step.ranges[edge.table])
+            for edge in self.node.edges
+            if edge.table is not None and not edge.lookup
+        }
+        gone = self._computed({name: change.removed for name, change in changes.items()})
+        came = self._computed({name: change.added for name, change in changes.items()})
+        rows, _ = splitting(self.node)
+        split = self.stage.split_against(self.node, came, None, None)
+        held = all_hold(rows)
+        with spent("compute"):
+            change = self._difference(visible(gone.where(held)), visible(split.good))
+        if rows and self._quarantine() is not None and not gone.where(f"NOT ({held})").isEmpty():
+            return f"{self.step.reason}, and rows leave its quarantine"
+        applied = self._apply(change, None, None)
+        if isinstance(applied, str):
+            return applied
+        return self._updated(applied, split, self._rewrite_quarantine("", split), 0)
+
+    def _computed(self, rows: Mapping[str, DataFrame | None]) -> DataFrame:
+        frames = {edge.parameter: self._given(edge, rows) for edge in self.node.edges}
+        output: DataFrame = self.stage.functions[self.name](**frames)
+        return output
+
+    def _given(self, edge: Edge, rows: Mapping[str, DataFrame | None]) -> DataFrame:
+        assert edge.table is not None
+        whole = self.stage.tables.read(edge.table, self.step.ranges[edge.table].end)
+        if edge.lookup:
+            return whole
+        given = rows[edge.parameter]
+        return whole.limit(0) if given is None else given
+
+    # -- what goes and what comes
+
+    def _difference(self, before: DataFrame, after: DataFrame) -> Stored:
+        require_same_columns(self.node, self.published.schema, after.schema)
+        like = self.published.schema
+        typed = [
+            frame.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like))
+            for frame in (before, after)
+        ]
+        with spent("compute"):
+            number = self.state.version.number + 1
+            return store(numbered(difference(*typed), number), self.scratch / "difference")
+
+    def _apply(self, change: Stored, freed: pa.Table | None, near: Column | None) -> _Applied | str:
+        """Takes rows out of the table and adds others; why not, if one of them is not there."""
+        tables = self.stage.tables
+        sides = change.arrow([CHANGE])[CHANGE]
+        added, removed = (int(pc.sum(pc.equal(sides, side)).as_py() or 0) for side in (ADDED, REMOVED))
+        if removed > max(_REBUILD_SHARE * self.state.rows, 1):
+            return f"{removed:,} of {self.state.rows:,} rows changed"
+        tables.branch.prepare(self.name)
+        came = change.frame.where(F.col(CHANGE) == ADDED).drop(CHANGE, NUMBER)
+        if freed is not None:
+            more = tables.spark.createDataFrame(freed.select(came.columns)).select(
+                *(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in came.schema)
+            )
+            change = store(
+                change.frame.unionByName(
+                    numbered(more.withColumn(CHANGE, F.lit(ADDED)), self.state.version.number + 1)
+                ),
+                self.scratch / "with-freed",
+            )
+            added += freed.num_rows
+            came = change.frame.where(F.col(CHANGE) == ADDED).drop(CHANGE, NUMBER)
+        failpoint("stage.before-write", self.name)
+        if removed:
+            stay = self._taken_out(change.frame.where(F.col(CHANGE) == REMOVED).drop(CHANGE, NUMBER), near)
+            if isinstance(stay, str):
+                tables.branch.prepare(self.name)
+                return stay
+            came = came.unionByName(stay)
+        if added or removed:
+            with spent("write"):
+                tables.append(self.name, came)
+        if self.name in self.stage.followed and (added or removed):
+            tables.told[self.name] = change.frame
+        return _Applied(change, added, removed)
+
+    def _taken_out(self, gone: DataFrame, near: Column | None) -> DataFrame | str:
+        """Removes rows from the table; of those of which some copies are to stay, these are what comes back."""
+        distinct = store(gone.distinct(), self.scratch / "gone")
+        keys = KeySet(tuple(gone.columns), distinct, distinct.count())
+        stored = self.published if near is None else self.published.where(near)
+        with spent("compute"):
+            left = store(difference(gone, keys.restrict(stored)), self.scratch / "left")
+        sides = left.arrow([CHANGE])[CHANGE]
+        if pc.any(pc.equal(sides, REMOVED)).as_py():
+            return f"{self.step.reason}, and rows that should leave were not found"
+        with spent("write"):
+            self.stage.tables.remove_keys(self.name, keys, listed(distinct, keys.names))
+        return left.frame.drop(CHANGE)
+
+    def _updated(self, applied: _Applied, split: Split, written: tuple[str, ...], freed: int) -> Updated:
+        came = Came(applied.change)
+        failpoint("stage.written", self.name)
+        return Updated(
+            added=applied.added,
+            removed=applied.removed,
+            split=split,
+            tables=(self.name, *written),
+            keys=None,
+            freed=freed,
+            moves=Moves(
+                self.state.version,
+                Seen(came.frame, applied.added, came.arrow),
+                Went(applied.change).arrow if applied.removed else None,
+            ),
+        )
+
+    # -- keys of which the first arrival stays
+
+    def _taken_by_later_rows(self, split: Split, old: Published | None, orders: Mapping[str, int]) -> str:
+        """Why a rebuild would decide otherwise: a corrected row has the key of a row that arrived later."""
+        _, unique = splitting(self.node)
+        if not unique or split.bad is None or old is None:
+            return ""
+        corrected = set(self._corrected)
+        for check in unique:
+            late = split.bad.arrow([*check.columns, ARRIVAL, REASONS])
+            late = late.filter(
+                pc.and_(
+                    pc.is_in(late[ARRIVAL], value_set=pa.array(sorted(corrected), pa.int64())),
+                    pc.equal(pc.list_element(late[REASONS].combine_chunks(), 0), check.name),
+                )
+            )
+            if late.num_rows and self._arrived_later(check, late, old, orders):
+                return f"a corrected row has the {', '.join(check.columns)} of a row that arrived later"
+        return ""
+
+    @property
+    def _corrected(self) -> list[int]:
+        assert isinstance(self.step.news, FilesNews)
+        paths = {file.path for file in self.step.news.changed}
+        return [file.order for file in self.step.news.taken if file.path in paths]
+
+    def _arrived_later(self, check: Unique, late: pa.Table, old: Published, orders: Mapping[str, int]) -> bool:
+        names = list(check.columns)
+        keys = self._keys(check, late)
+        known = keys.restrict(old.rows.select(*map(quoted, names), "source_file")).toArrow().to_pylist()
+        latest: dict[tuple[object, ...], int] = {}
+        for row in known:
+            key = tuple(row[name] for name in names)
+            latest[key] = max(latest.get(key, -1), orders.get(row["source_file"], 0))
+        return any(latest.get(tuple(row[n] for n in names), -1) > row[ARRIVAL] for row in late.to_pylist())
+
+    def _keys(self, check: Unique, rows: pa.Table) -> KeySet:
+        names = list(check.columns)
+        kinds = {name: self.published.schema[name].dataType for name in names}
+        frame = self.stage.tables.spark.createDataFrame(rows.select(names).group_by(names).aggregate([]))
+        typed = frame.select(*(F.col(quoted(name)).cast(kinds[name]).alias(name) for name in names))
+        stored = store(typed, self.scratch / f"keys-{'-'.join(names)}")
+        return KeySet(tuple(names), stored, stored.count())
+
+    def _freed(self, change: Stored, gone: Collection[int]) -> pa.Table | str | None:
+        """Rows that wait because of a key that leaves: the first of each comes in its place."""
+        _, unique = splitting(self.node)
+        quarantine = self._quarantine()
+        if not unique or quarantine is None:
+            return None
+        found = None
+        for check in unique:
+            told = change.arrow([CHANGE, *check.columns])
+            left, came = (
+                told.filter(pc.equal(told[CHANGE], side)).select(list(check.columns)) for side in (REMOVED, ADDED)
+            )
+            if not left.num_rows:
+                continue
+            waiting = self._waiting_for(check, left, came, quarantine, gone)
+            if waiting.num_rows and (len(unique) > 1 or found is not None):
+                return f"{self.step.reason}, and rows wait for several keys"
+            found = waiting if waiting.num_rows else found
+        return found
+
+    def _waiting_for(
+        self, check: Unique, left: pa.Table, came: pa.Table, quarantine: DataFrame, gone: Collection[int]
+    ) -> pa.Table:
+        names, own = list(check.columns), self._own()
+        again = {tuple(row.values()) for row in came.to_pylist()}
+        free = [row for row in left.to_pylist() if tuple(row.values()) not in again]
+        keys = self._keys(check, pa.Table.from_pylist(free, schema=left.schema))
+        waiting = quarantine.where(F.array_contains(own["reasons"], check.name))
+        if gone:
+            waiting = waiting.where(~F.col(own["arrival"]).isin(sorted(gone)))
+        rows = keys.restrict(waiting).toArrow()
+        order = rows.sort_by([(own["arrival"], "ascending"), (own["line"], "ascending")])
+        seen: set[tuple[object, ...]] = set()
+        first = []
+        for at, row in enumerate(order.select(names).to_pylist()):
+            if tuple(row.values()) not in seen:
+                seen.add(tuple(row.values()))
+                first.append(at)
+        return order.take(pa.array(first, pa.int64()))
+
+    # -- quarantine
+
+    def _own(self) -> dict[str, str]:
+        return quarantine_names([field.name for field in self.published.schema])
+
+    def _quarantine(self) -> DataFrame | None:
+        base = self.stage.tables.branch.base_metadata(quarantine_of(self.name))
+        if base is None or not meta.total_records(base):
+            return None
+        return self.stage.tables.before(quarantine_of(self.name))
+
+    def _write_quarantine(self, gone: Collection[int], freed: pa.Table | None, split: Split) -> tuple[str, ...]:
+        """Rows of files that leave leave it as well, and so do those that came in place of others."""
+        own, condition = self._own(), []
+        if gone:
+            condition.append(f"{quoted(own['arrival'])} IN ({', '.join(map(str, sorted(gone)))})")
+        if freed is not None:
+            places = zip(freed[own["arrival"]].to_pylist(), freed[own["line"]].to_pylist(), strict=True)
+            condition += [f"({quoted(own['arrival'])} = {a} AND {quoted(own['line'])} = {n})" for a, n in places]
+        return self._rewrite_quarantine(" OR ".join(condition), split)
+
+    def _rewrite_quarantine(self, leaving: str, split: Split) -> tuple[str, ...]:
+        tables, name = self.stage.tables, quarantine_of(self.name)
+        waiting = None
+        if split.bad is not None and split.quarantined:
+            waiting = to_quarantine(split.bad, self.stage.run, self.stage.started_ms, self.scratch / "to-quarantine")
+        old = self._quarantine()
+        leaves = old is not None and bool(leaving) and not old.where(leaving).isEmpty()
+        if waiting is None and not leaves:
+            return ()
+        with spent("write"):
+            if waiting is not None:
+                comment = f"Rows that {self.name} rejected, with their reasons."
+                tables.ready(name, waiting.frame.schema, None, comment, renamed=self.node.renamed)
+            else:
+                tables.branch.prepare(name)
+            if leaves:
+                tables.delete(name, leaving)
+            if waiting is not None:
+                tables.append_stored(name, waiting)
+        return (name,)
+
+    # -- replays
+
+    def replay(self) -> Updated | str:
+        """What people decided about waiting rows, applied to these alone."""
+        quarantine, decided = self._quarantine(), self.stage.decided.get(self.name)
+        split = Split(good=self.published.limit(0))
+        empty = self._difference(self.published.limit(0), self.published.limit(0))
+        if quarantine is None or decided is None or len(decided.repairs) == self.state.repairs:
+            return self._updated(_Applied(empty, 0, 0), split, (), 0)
+        rows, unique = splitting(self.node)
+        own = self._own()
+        marked = quarantine.select(
+            *(F.col(quoted(field.name)) for field in self.published.schema),
+            F.col(quoted(own["arrival"])).alias(ARRIVAL),
+            F.col(quoted(own["line"])).alias(LINE),
+            F.col(quoted(own["reasons"])).alias(REASONS),
+            F.lit("quarantine").alias(FATE),
+        )
+        # Earlier decisions count as well: what only one of them mended may wait for the next.
+        new = decided.fitted(lambda repair: self.stage.fits(self.node, repair))
+        split.unfit = new.unfit
+        passed = marked.limit(0)
+        if new.of("replay"):
+            failing = store(marked.where(f"NOT ({all_hold(rows)})"), self.scratch / "waiting").frame
+            split.mended = mend(failing, new, all_hold(rows), reasons_of(rows), self.scratch)
+            passed = store(split.mended.rows, self.scratch / "mended").frame
+        if unique and not passed.isEmpty() and self._clash(unique, passed):
+            return f"{self.step.reason}, and a repaired row has the key of another"
+        leaving = [passed]
+        if new.of("discard"):
+            let_go = discard(marked, new, self.published.schema, self.scratch).where(F.col(FATE) == "discard")
+            leaving.append(let_go)
+        places = store(
+            reduce(lambda a, b: a.unionByName(b), [frame.select(ARRIVAL, LINE) for frame in leaving]),
+            self.scratch / "leaving",
+        ).arrow()
+        applied = self._apply(self._difference(passed.limit(0), visible(passed)), None, None)
+        if isinstance(applied, str):
+            return applied
+        pairs = zip(places[ARRIVAL].to_pylist(), places[LINE].to_pylist(), strict=True)
+        told = [f"({quoted(own['arrival'])} = {a} AND {quoted(own['line'])} = {n})" for a, n in pairs]
+        return self._updated(applied, split, self._rewrite_quarantine(" OR ".join(told), split), 0)
+
+    def _clash(self, unique: tuple[Unique, ...], passed: DataFrame) -> bool:
+        """Whether a repaired row has a key that is in the table, or that another repaired row has."""
+        for check in unique:
+            names = [quoted(name) for name in check.columns]
+            rows = passed.select(*names).where(" AND ".join(f"{name} IS NOT NULL" for name in names)).toArrow()
+            distinct = rows.group_by(list(check.columns)).aggregate([])
+            if distinct.num_rows < rows.num_rows:
+                return True
+            if rows.num_rows and not self._keys(check, rows).restrict(self.published.select(*names)).isEmpty():
+                return True
+        return False

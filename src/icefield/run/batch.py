@@ -1,0 +1,33 @@
+"""The batch that a run takes in, of sources that are taken in by the values of a part of their path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from icefield.declare import Files
+
+if TYPE_CHECKING:
+    from icefield.graph import Node
+    from icefield.graph.news import FilesNews
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """Which batches a run takes in: one `value`, of the tables that are taken in by batches.
+
+    `whole`: tables that are computed from everything anyway, all of whose files are taken in at once.
+    """
+
+    value: str
+    whole: frozenset[str] = frozenset()
+
+    def within(self, node: Node, news: FilesNews) -> FilesNews:
+        """The news that the run takes in."""
+        part = batch_of(node)
+        return news if part is None or node.name in self.whole else news.only(part, self.value)
+
+
+def batch_of(node: Node) -> str | None:
+    """The part of the path by which a table is taken in, if it is."""
+    return node.source.batch if isinstance(node.source, Files) else None
