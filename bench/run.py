@@ -2,6 +2,7 @@
 
     python bench/run.py [--rows 3800000] [--days 90] [--repeat 5] [--quick-repeat 7] [--rebuild-repeat N]
                         [--only PART ...] [--who NAME ...]
+    python bench/run.py --against COMMIT                # beside a checkout of another commit, taking turns
 
 Results go to bench/results/<date>-<rows>.json and .md. Everything else is made in a temporary folder and removed, but
 for dbt's environment, which stays in .bench-venv.
@@ -24,6 +25,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import against
 import report
 import startup
 from contestants import (
@@ -245,6 +247,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rebuild-repeat", type=int, help="of these, how often those that build all anew take part")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured")
     parser.add_argument("--who", nargs="+", choices=NICKNAMES, default=list(NICKNAMES), help="who takes part")
+    parser.add_argument("--against", metavar="COMMIT", help="measure this tree beside another commit of it instead")
     parser.add_argument("--work", type=Path, help="where the temporary folder is made (default: the system's)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the results are written")
     asked = parser.parse_args(argv)
@@ -311,6 +314,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = arguments(argv)
     # Told to end, it ends what it started and removes its folder, as on Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if asked.against:
+        with temporary(asked.work) as work:
+            results = against.compare(asked.against, work, asked.rows, asked.days, asked.repeat)
+        print(against.written(results, asked.results))
+        return 0
     try:
         results = run(asked)
     except CommandFailed as error:

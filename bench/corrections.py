@@ -1,0 +1,145 @@
+"""What a correction costs beside one more day: a corrected line, a deleted file, ten replayed rows; in a warm process.
+
+    python bench/corrections.py [--rows 3800000] [--days 90] [--repeat 3] [--work DIR]
+
+Afterwards every table is compared with one that is built from the files alone. The result goes to bench/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from contestants import PROJECT, generate
+
+from icefield import Lake
+from icefield.graph.state import Repair
+from icefield.project import open_project
+from icefield.run.order import Order
+from icefield.run.runner import run_project
+from run import RESULTS, say, temporary
+
+FEED = "payment_transactions"
+
+
+def prepared(work: Path, rows: int, days: int) -> Path:
+    """The e-commerce project, whose files may be corrected and deleted, and its landed files."""
+    place = work / "ecommerce"
+    place.mkdir()
+    for file in PROJECT.iterdir():
+        if file.is_file():
+            text = file.read_text(encoding="utf-8")
+            (place / file.name).write_text(
+                text.replace("schema=schema)", 'schema=schema, changed="replace", deleted="withdraw")'),
+                encoding="utf-8",
+            )
+    subprocess.run(generate(place / "landing", "--rows", str(rows), "--days", str(days)), check=True)
+    return place
+
+
+def correct_a_line(place: Path, number: int) -> Order:
+    """One amount of one file becomes another."""
+    file = sorted((place / "landing" / FEED).glob("*.csv"))[10 + number]
+    lines = file.read_text(encoding="utf-8").splitlines()
+    cells = lines[50].split(",")
+    cells[3] = f"{float(cells[3]) + 1:.2f}"
+    _replace(file, [*lines[:50], ",".join(cells), *lines[51:]])
+    return Order()
+
+
+def delete_a_file(place: Path, number: int) -> Order:
+    """One of the files of a feed goes."""
+    sorted((place / "landing" / FEED).glob("*.csv"))[20 + number].unlink()
+    return Order()
+
+
+def replay_ten_rows(place: Path, number: int) -> Order:
+    """Ten payments that are not positive are repaired."""
+    waiting = f"SELECT transaction_id FROM bronze.{FEED}__quarantine WHERE amount < 0 ORDER BY 1 LIMIT 10"
+    ids = ", ".join(str(one) for (one,) in Lake(place).sql(waiting).rows())
+    repair = Repair(
+        table=f"bronze.{FEED}",
+        kind="replay",
+        where=f"transaction_id IN ({ids}) AND amount < 0",
+        assign=(("amount", "abs(amount)"),),
+    )
+    return Order(repairs=(repair,))
+
+
+def one_more_day(place: Path, number: int) -> Order:
+    """A file of each feed arrives."""
+    subprocess.run(generate(place / "landing", "--append", "--days", "1"), check=True, capture_output=True)
+    return Order()
+
+
+WORK: dict[str, Callable[[Path, int], Order]] = {
+    "one more day": one_more_day,
+    "one corrected line": correct_a_line,
+    "one deleted file": delete_a_file,
+    "ten replayed rows": replay_ten_rows,
+}
+
+
+def _replace(file: Path, lines: list[str]) -> None:
+    hidden = file.with_name(f".{file.name}")
+    hidden.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    hidden.rename(file)
+
+
+def measured(place: Path, order: Order) -> dict[str, Any]:
+    """One run, and what it did."""
+    begun = time.perf_counter()
+    result = run_project(open_project(place), order)
+    seconds = round(time.perf_counter() - begun, 2)
+    if not result.ok:
+        sys.exit(result.error)
+    moved = {one.table: [one.action, one.rows_added, one.rows_removed] for one in result.tables}
+    read = None if result.traffic is None else result.traffic.read
+    written = None if result.traffic is None else result.traffic.written
+    return {"seconds": seconds, "opened_bytes": read, "written_bytes": written, "tables": moved}
+
+
+def main() -> int:
+    """0 when every table equals one that is built from the files."""
+    parser = argparse.ArgumentParser(description="Measure what corrections cost.")
+    parser.add_argument("--rows", type=int, default=3_800_000)
+    parser.add_argument("--days", type=int, default=90)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--work", type=Path)
+    asked = parser.parse_args()
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in WORK}
+    with temporary(asked.work) as work:
+        place = prepared(work, asked.rows, asked.days)
+        say(f"first build: {measured(place, Order())['seconds']} s")
+        measured(place, one_more_day(place, -1))  # warm
+        for number in range(asked.repeat):
+            for name, change in WORK.items():
+                found[name].append(measured(place, change(place, number)))
+                say(f"{name}: {found[name][-1]}")
+        verdicts = {one.table: one.status for one in Lake(place).verify(deep=True)}
+    medians = {name: statistics.median(one["seconds"] for one in runs) for name, runs in found.items()}
+    day = medians["one more day"]
+    results = {
+        "date": date.today().isoformat(),
+        "rows": asked.rows,
+        "median_seconds": medians,
+        "times_one_more_day": {name: round(seconds / day, 2) for name, seconds in medians.items()},
+        "verify_deep": verdicts,
+        "runs": found,
+    }
+    text = json.dumps(results, indent=1)
+    (RESULTS / f"{results['date']}-corrections-{asked.rows}.json").write_text(text + "\n", encoding="utf-8")
+    print(text)
+    return 0 if set(verdicts.values()) == {"exact"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
