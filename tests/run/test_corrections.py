@@ -216,3 +216,14 @@ def test_a_table_that_drops_the_file_is_built_anew_and_the_plan_says_so(tmp_path
     told = {one.table: one.reason for one in result.tables}["bronze.orders"]
     assert told == "landing/orders/1.csv corrected, and its rows do not tell their file (the column source_file)"
     require_same_as_rebuilt(project)
+
+
+def test_a_corrected_file_with_a_new_column_makes_a_rebuild(tmp_path: Path) -> None:
+    project = tiny(tmp_path, TABLES.replace('changed="replace"', 'changed="replace", new_columns="add"'))
+    project.land("0.csv", MANY)
+    project.land("1.csv", [order(1)])
+    assert project.run().ok
+    project.land("1.csv", f"id,customer,amount,at,note\n{order(1)},late\n")
+    assert actions(project.run())["bronze.orders"] == "rebuild"
+    assert project.ask("SELECT note FROM bronze.orders WHERE id = 1") == [("late",)]
+    require_same_as_rebuilt(project)

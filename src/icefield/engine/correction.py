@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 #: When more than this share of a table's rows leave, computing everything is cheaper.
 _REBUILD_SHARE = 0.5
+#: So many rows that leave quarantine are listed in one condition; where more are repaired, the table is rebuilt.
+_LISTED = 2_000
 
 
 def correct(stage: Stage, node: Node, step: Step, state: TableState, landed: Landed | None) -> Updated | str:
@@ -100,6 +102,8 @@ class _Correction:
         orders = {file.path: file.order for file in news.taken}
         leaving = {file.path for file in news.changed} | {file.path for file in news.gone}
         output = self.stage.functions[self.name](**self.stage.frames(self.node, self.step, landed))
+        if set(visible(output).columns) != set(self.published.columns):
+            return f"{self.step.reason}; its files have new columns"
         old = None
         if self.state.version.snapshot is not None:
             old = Published(self.stage.tables, self.name, self.state.version.snapshot, without=tuple(sorted(leaving)))
@@ -409,6 +413,8 @@ class _Correction:
             reduce(lambda a, b: a.unionByName(b), [frame.select(ARRIVAL, LINE) for frame in leaving]),
             self.scratch / "leaving",
         ).arrow()
+        if places.num_rows > _LISTED:
+            return f"{self.step.reason}: {places.num_rows:,} rows"
         applied = self._apply(self._difference(passed.limit(0), visible(passed)), None, None)
         if isinstance(applied, str):
             return applied

@@ -55,7 +55,7 @@ class SparkTasks:
                     yield pa.record_batch({"done": pa.array([_outcome(todo[number])], pa.binary())})
 
         numbers = self._spark.range(0, len(todo), 1, len(todo))
-        for row in numbers.mapInArrow(work, "done BINARY").toLocalIterator():
+        for row in numbers.mapInArrow(work, "done BINARY").collect():  # an iterator would do one task after the other
             outcome = pickle.loads(row["done"])
             if isinstance(outcome, _Failure):
                 raise outcome.error()
