@@ -1,0 +1,1 @@
+"""Interfaces of icefield to other tools; each is optional."""

@@ -1,0 +1,4 @@
+{% materialization odd, default %}
+    {% call statement('main') %}{{ sql }}{% endcall %}
+    {{ return({'relations': []}) }}
+{% endmaterialization %}

@@ -1,0 +1,1 @@
+select {{ dbt.dateadd('day', 1, 'current_date') }} as day, id from {{ ref('plain') }}

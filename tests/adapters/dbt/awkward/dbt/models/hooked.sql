@@ -1,0 +1,3 @@
+{{ config(materialized='table', post_hook='optimize {{ this }}') }}
+
+select * from {{ ref('plain') }}

@@ -1,0 +1,5 @@
+{{ config(materialized='table') }}
+
+select * from {{ ref('plain') }}
+union all
+select * from {{ this }}

@@ -1,0 +1,3 @@
+{{ config(materialized='odd') }}
+
+select * from {{ ref('plain') }}

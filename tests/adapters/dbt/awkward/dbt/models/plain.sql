@@ -1,0 +1,1 @@
+select id, kind from {{ ref('events') }}
