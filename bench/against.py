@@ -1,8 +1,9 @@
 """This tree beside another commit of it, taking turns: first build, one more day, nothing new; each by its own command.
 
-    python bench/run.py --against COMMIT [--rows 3800000] [--repeat 3]
+    python bench/run.py --against COMMIT [--rows 3800000] [--repeat 3] [--only full]
 
-The other commit is checked out into a temporary folder and runs in the same environment.
+The other commit is checked out into a temporary folder and runs in the same environment. CPU time is noted as well: on
+a machine with other work it tells more than wall time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -21,8 +22,12 @@ from typing import Any
 
 from contestants import generate, land
 from measure import Measured, measure
+from report import machine
+
+from icefield.engine.java import find_java
 
 ROOT = Path(__file__).resolve().parent.parent
+WARM_UP = ("--rows", "3800", "--days", "3")
 
 
 @dataclass(slots=True)
@@ -32,7 +37,7 @@ class Side:
     name: str
     tree: Path
     place: Path
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    runs: dict[str, list[Measured]] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """The project without a lake."""
@@ -40,14 +45,19 @@ class Side:
         ignored = shutil.ignore_patterns("landing", "lake", ".icefield", "__pycache__")
         shutil.copytree(self.tree / "pipelines" / "ecommerce", self.place, ignore=ignored)
 
-    def run(self, what: str, environment: Mapping[str, str]) -> Measured:
-        """One run of its command, noted."""
+    def run(self, environment: Mapping[str, str]) -> Measured:
+        """One run of its command."""
         own = {**environment, "PYTHONPATH": str(self.tree / "src")}
         command = [sys.executable, "-m", "icefield", "run", "-p", str(self.place)]
         os.sync()
-        found = measure(command, output=self.place.parent / f"{self.name}.txt", environment=own)
-        self.seconds.setdefault(what, []).append(round(found.seconds, 2))
-        return found
+        return measure(command, output=self.place.parent / f"{self.name}.txt", environment=own)
+
+    def told(self) -> dict[str, dict[str, list[float]]]:
+        """Wall and CPU time of every run."""
+        return {
+            what: {"seconds": [round(one.seconds, 2) for one in of], "cpu": [round(one.cpu_seconds, 1) for one in of]}
+            for what, of in self.runs.items()
+        }
 
 
 def checked_out(commit: str, folder: Path) -> Path:
@@ -56,38 +66,53 @@ def checked_out(commit: str, folder: Path) -> Path:
     return folder
 
 
-def compare(commit: str, work: Path, rows: int, days: int, repeat: int) -> dict[str, Any]:
-    """Both trees in turns; the ratio is ours to theirs."""
+def compare(commit: str, work: Path, rows: int, days: int, repeat: int, only: Collection[str]) -> dict[str, Any]:
+    """Both trees in turns; the ratio is ours to theirs. Days follow the builds, if they are asked for."""
     other = checked_out(commit, work / "other")
     try:
-        return _compared(commit, other, work, rows, days, repeat)
+        return _compared(commit, other, work, rows, days, repeat, repeat if "day" in only else 0)
     finally:
         subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(other)], check=True)
 
 
-def _compared(commit: str, other: Path, work: Path, rows: int, days: int, repeat: int) -> dict[str, Any]:
+def _compared(
+    commit: str, other: Path, work: Path, rows: int, days: int, repeat: int, more_days: int
+) -> dict[str, Any]:
     sides = [Side("this", ROOT, work / "this"), Side(commit, other, work / "theirs")]
     landing = work / "landing"
     environment = dict(os.environ)
     subprocess.run(generate(landing, "--rows", str(rows), "--days", str(days)), check=True)
+    subprocess.run(generate(work / "little", *WARM_UP), check=True, capture_output=True)
+    for side in sides * 2:  # the first start records a class archive, which the next ones have
+        side.prepare()
+        land(work / "little", side.place)
+        side.run(environment)
     for _ in range(repeat):
         for side in sides:
             side.prepare()
             land(landing, side.place)
             said(side, "first build", environment)
-    for _ in range(repeat):
+    for _ in range(more_days):
         subprocess.run(generate(landing, "--append", "--days", "1"), check=True, capture_output=True)
         for side in sides:
             land(landing, side.place)
             said(side, "one more day", environment)
             said(side, "nothing new", environment)
-    medians = {side.name: {what: statistics.median(of) for what, of in side.seconds.items()} for side in sides}
-    ratios = {what: round(medians["this"][what] / medians[commit][what], 3) for what in medians["this"]}
+    told = {side.name: side.told() for side in sides}
+    medians = {
+        name: {what: {of: round(statistics.median(v), 2) for of, v in both.items()} for what, both in one.items()}
+        for name, one in told.items()
+    }
+    ratios = {
+        what: {of: round(value / medians[commit][what][of], 3) for of, value in both.items()}
+        for what, both in medians["this"].items()
+    }
     return {
         "date": date.today().isoformat(),
+        "machine": machine(find_java().executable),
         "against": commit,
         "rows": rows,
-        "seconds": {side.name: side.seconds for side in sides},
+        "runs": told,
         "medians": medians,
         "ratios": ratios,
     }
@@ -95,13 +120,15 @@ def _compared(commit: str, other: Path, work: Path, rows: int, days: int, repeat
 
 def said(side: Side, what: str, environment: Mapping[str, str]) -> None:
     """One run, told."""
-    found = side.run(what, environment)
+    found = side.run(environment)
+    side.runs.setdefault(what, []).append(found)
     print(f"{what}, {side.name}: {found.seconds:.2f} s, {found.cpu_seconds:.1f} s of CPU", file=sys.stderr, flush=True)
 
 
 def written(results: Mapping[str, Any], folder: Path) -> str:
     """The results as text, kept in a file."""
     text = json.dumps(results, indent=1)
-    name = f"{results['date']}-{results['rows']}-against-{results['against'][:7]}.json"
+    commit = results["machine"]["commit"][:7]
+    name = f"{results['date']}-{results['rows']}-against-{results['against'][:7]}-{commit}.json"
     (folder / name).write_text(text + "\n", encoding="utf-8")
     return text

@@ -62,7 +62,7 @@ def measure(command: Sequence[str], *, output: Path, environment: Mapping[str, s
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment,
             start_new_session=True,
         )  # fmt: skip
-        family = _Family(process.pid)
+        family = Family(process.pid)
         try:
             code = process.wait()
             seconds = time.perf_counter() - began
@@ -85,7 +85,7 @@ def measure(command: Sequence[str], *, output: Path, environment: Mapping[str, s
 
 
 @dataclass(slots=True)
-class _Family:
+class Family:
     """A process and its descendants, also those whose parent has gone; sampled by a thread while they live."""
 
     root: int
@@ -117,6 +117,10 @@ class _Family:
             time.sleep(SAMPLE_SECONDS / 4)
         # The first look costs some milliseconds even when nobody is left.
         return max(0.0, time.perf_counter() - began - SAMPLE_SECONDS / 4)
+
+    def is_alive(self) -> bool:
+        """Whether any of them is left."""
+        return bool(self.members & processes().keys())
 
     def stop(self) -> None:
         self._stop.set()

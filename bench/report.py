@@ -150,11 +150,11 @@ def markdown(results: Mapping[str, Any]) -> str:
     lines = [
         f"# {_title(results)}, {results['date']}",
         "",
-        _machine(results["machine"]),
+        machine_text(results["machine"]),
         "",
         *(_startup(results["startup"]) if "startup" in results else []),
         *(_parts(results) if "data" in results else []),
-        *_table(
+        *table(
             ["held to", "limit", "found", ""],
             [[what, limit, seen, "held" if held else "**not held**"] for what, limit, seen, held in verdicts(results)],
         ),
@@ -169,7 +169,7 @@ def _title(results: Mapping[str, Any]) -> str:
     return f"{data['rows']:,} rows in {data['days']} days" if data else "The start of a session"
 
 
-def _machine(it: Mapping[str, Any]) -> str:
+def machine_text(it: Mapping[str, Any]) -> str:
     packages = ", ".join(f"{name} {number}" for name, number in it["packages"].items())
     return (
         f"{it['cpu']}, {it['cores']} cores, {it['memory_gb']} GB, {it['system']}; load before the start "
@@ -186,7 +186,7 @@ def _startup(found: Mapping[str, Any]) -> list[str]:
         f"From a new Python process to a Spark session with the same jars, master, heap and extensions; medians of "
         f"{pairs} alternating pairs.",
         "",
-        *_table(["start", *moments], [*rows, ["ratio", *[f"{found['ratios'][moment]:.2f}" for moment in moments]]]),
+        *table(["start", *moments], [*rows, ["ratio", *[f"{found['ratios'][moment]:.2f}" for moment in moments]]]),
     ]
 
 
@@ -202,11 +202,11 @@ def _parts(results: Mapping[str, Any]) -> list[str]:
         *_overview(results["ratios"]),
         *[line for what, of in results["measures"].items() for line in _peers(what, of, results["ratios"])],
         *_warm(results["warm"], results["ratios"]),
-        *_table(
+        *table(
             [f"{ICEFIELD}, warm process", "median s", "least", "most"],
             [[FEW, *_times(results["warm_few"])]] if results["warm_few"] else [],
         ),
-        *_table(
+        *table(
             [ICEFIELD, "median s", "least", "most", "CPU s", "peak GB", "Java", "runs"],
             [
                 [name, *_figures(it), "yes" if it["java"] else "no", str(len(it["seconds"]))]
@@ -221,17 +221,17 @@ def _overview(ratios: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[s
     rows = [
         [name, *[f"{of[name]['of_medians']:.2f}" if name in of else "" for of in ratios.values()]] for name in names
     ]
-    return _table([f"times as long as this one {ICEFIELD} takes", *ratios], rows)
+    return table([f"times as long as this one {ICEFIELD} takes", *ratios], rows)
 
 
 def _peers(what: str, found: Mapping[str, Any], ratios: Mapping[str, Any]) -> list[str]:
     header = [what, "median s", "least", "most", "CPU s", "peak GB", f"{ICEFIELD} takes", "in any pair"]
-    return _table(header, [[name, *_figures(it), *_ratio(ratios, what, name)] for name, it in found.items()])
+    return table(header, [[name, *_figures(it), *_ratio(ratios, what, name)] for name, it in found.items()])
 
 
 def _warm(found: Mapping[str, Any], ratios: Mapping[str, Any]) -> list[str]:
     header = [WARM_DAY, "median s", "least", "most", f"{ICEFIELD} takes", "in any pair"]
-    return _table(header, [[name, *_times(it), *_ratio(ratios, WARM_DAY, name)] for name, it in found.items()])
+    return table(header, [[name, *_times(it), *_ratio(ratios, WARM_DAY, name)] for name, it in found.items()])
 
 
 def _ratio(ratios: Mapping[str, Any], what: str, name: str) -> list[str]:
@@ -255,10 +255,10 @@ def _counts_table(counts: Mapping[str, Counts]) -> list[str]:
     if not shown:
         return []
     note = "Only icefield checks: the others keep rows that it quarantines (DuckDB and dbt drop the malformed ones)."
-    return [note, "", *_table(["rows", *counts], shown)]
+    return [note, "", *table(["rows", *counts], shown)]
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     if not rows:
         return []
     rule = ["---", *["---:" for _ in header[1:]]]

@@ -1,11 +1,12 @@
-"""`make bench`: the reference project against peers that build the same tables, its small commands, its start.
+"""`make bench`: the reference project against peers that build the same tables, its small commands, its start, streams.
 
     python bench/run.py [--rows 3800000] [--days 90] [--repeat 5] [--quick-repeat 7] [--rebuild-repeat N]
                         [--only PART ...] [--who NAME ...]
     python bench/run.py --against COMMIT                # beside a checkout of another commit, taking turns
+    python bench/run.py --only latency [--seconds 120] [--warm 60] [--turns 1] [--runs 300]
 
-Results go to bench/results/<date>-<rows>.json and .md. Everything else is made in a temporary folder and removed, but
-for dbt's environment, which stays in .bench-venv.
+Results go to bench/results/<date>-<rows>.json and .md, those of streams to <date>-latency.json and .md. Everything else
+is made in a temporary folder and removed, but for dbt's environment, which stays in .bench-venv.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import against
+import latency.bench
+import latency.report
 import report
 import startup
 from contestants import (
@@ -52,7 +55,10 @@ from icefield.engine.java import find_java
 
 BENCH = Path(__file__).parent
 RESULTS = BENCH / "results"
-PARTS = ("startup", "full", "nothing", "day", "warm", "commands")
+LATENCY = "latency"
+PARTS = ("startup", "full", "nothing", "day", "warm", "commands", LATENCY)
+#: A run of the watcher finds about so many new readings.
+STREAM_RATE, RUN_ROWS = 2_000, 4_000
 # Those of one row take turns, so that a machine that becomes slower or faster meanwhile does so for all of them.
 TURNS = ((ICEFIELD, HANDWRITTEN), (DUCKDB, DBT, POLARS))
 START_PAIRS = 7
@@ -247,6 +253,11 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rebuild-repeat", type=int, help="of these, how often those that build all anew take part")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured")
     parser.add_argument("--who", nargs="+", choices=NICKNAMES, default=list(NICKNAMES), help="who takes part")
+    parser.add_argument("--seconds", type=float, default=120, help="latency: how long it is measured")
+    parser.add_argument("--warm", type=float, default=60, help="latency: how long everyone may warm up before")
+    parser.add_argument("--turns", type=int, default=1, help="latency: how often everyone is measured")
+    parser.add_argument("--runs", type=int, default=300, help="latency: runs of one process, 0 for none")
+    parser.add_argument("--note", default="", help="latency: a sentence for the results")
     parser.add_argument("--against", metavar="COMMIT", help="measure this tree beside another commit of it instead")
     parser.add_argument("--work", type=Path, help="where the temporary folder is made (default: the system's)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the results are written")
@@ -273,10 +284,23 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
     if "startup" in asked.only:
         say(f"starting sessions, {START_PAIRS} pairs")
         results["startup"] = startup.summary(startup.pairs(START_PAIRS, environment))
-    if set(asked.only) != {"startup"}:
+    if set(asked.only) - {"startup", LATENCY}:
         with temporary(asked.work) as work:
             bench = Bench(work=work, environment=environment, everyone=contestants(chosen, ensure_jars()))
             results |= run_parts(bench, asked)
+    return results
+
+
+def run_latency(asked: argparse.Namespace) -> dict[str, Any]:
+    """How long a stream's events take, and whether that stays so."""
+    results = {"date": date.today().isoformat(), "machine": report.machine(find_java().executable), "note": asked.note}
+    with temporary(asked.work) as work:
+        if asked.turns:
+            results["latency"] = latency.bench.latency(
+                work, rate=STREAM_RATE, warm=asked.warm, seconds=asked.seconds, turns=asked.turns
+            )
+        if asked.runs:
+            results["flat"] = latency.bench.flat(work, asked.runs, RUN_ROWS)
     return results
 
 
@@ -316,24 +340,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if asked.against:
         with temporary(asked.work) as work:
-            results = against.compare(asked.against, work, asked.rows, asked.days, asked.repeat)
+            results = against.compare(asked.against, work, asked.rows, asked.days, asked.repeat, asked.only)
         print(against.written(results, asked.results))
         return 0
+    written: list[str] = []
+    doubts: list[str] = []
     try:
-        results = run(asked)
+        if LATENCY in asked.only:
+            results = run_latency(asked)
+            written += [write(asked, results, LATENCY, latency.report.markdown(results))]
+            doubts = latency.report.doubts(results)
+        if set(asked.only) != {LATENCY}:
+            results = run(asked)
+            name = str(asked.rows) if "data" in results else "startup"
+            written += [write(asked, results, name, report.markdown(results))]
+            doubts += results.get("doubts", ())
     except CommandFailed as error:
         say(f"bench: {error}")
         return 1
     except KeyboardInterrupt:
         say("bench: stopped")
         return 130
-    text = report.markdown(results)
+    print("\n".join(written))
+    return 1 if doubts else 0
+
+
+def write(asked: argparse.Namespace, results: dict[str, Any], name: str, text: str) -> str:
+    """Writes results as JSON and as text, which it returns."""
     asked.results.mkdir(parents=True, exist_ok=True)
-    name = f"{results['date']}-{asked.rows if 'data' in results else 'startup'}"
-    (asked.results / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (asked.results / f"{name}.md").write_text(text, encoding="utf-8")
-    print(text)
-    return 1 if results.get("doubts") else 0
+    place = asked.results / f"{results['date']}-{name}"
+    place.with_name(f"{place.name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    place.with_name(f"{place.name}.md").write_text(text, encoding="utf-8")
+    return text
 
 
 if __name__ == "__main__":

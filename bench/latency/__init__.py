@@ -1,0 +1,1 @@
+"""How long it takes from an event that is sent to a row that another process can read."""
