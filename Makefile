@@ -1,6 +1,6 @@
 # GNU make on Linux and macOS. Every target does its own set-up; nothing is needed before but Python 3.11+.
 .DEFAULT_GOAL := help
-.PHONY: help setup dev lock run demo-taxi test test-services check format whole faults soak bench scale wheel clean
+.PHONY: help setup dev lock run demo-taxi demo-sensors demo-shop test test-services test-adapters test-thorough services services-stop check format whole faults soak bench scale wheel clean
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -10,7 +10,7 @@ ECOMMERCE := pipelines/ecommerce
 TAXI := pipelines/taxi
 
 help: ## Show what there is
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Prepare: an isolated environment in .venv, the jars, Java if there is none
 	@$(PYTHON) scripts/setup.py
@@ -30,11 +30,29 @@ demo-taxi: setup ## Generate some months of taxi trips, take them in month by mo
 	@$(BIN)/icefield run -p $(TAXI)
 	@$(BIN)/icefield table history -p $(TAXI) raw.yellow_trips
 
-test: dev ## Run the test suite, which needs no server (JOBS=2 processes; ARGS="-k name" to choose)
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not services" $(ARGS)
+demo-sensors: dev ## Start Kafka and sensors that send readings, and watch them come in, until Ctrl-C
+	@$(BIN)/python scripts/demo.py sensors
 
-test-services: dev ## Run the tests that start real servers: a Spark cluster
+demo-shop: dev ## Start Postgres, Debezium, Kafka and a shop that sells, and watch its changes come in, until Ctrl-C
+	@$(BIN)/python scripts/demo.py shop
+
+test: dev ## Run the test suite, which needs no server (JOBS=2 processes; ARGS="-k name" to choose)
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not services and not adapters and not thorough" $(ARGS)
+
+test-services: dev ## Run the tests that start real servers: a Spark cluster, Kafka, Postgres, Kafka Connect
 	@$(BIN)/pytest -m services $(ARGS)
+
+test-adapters: dev ## Run the tests with Dagster, Airflow and dbt, each in an environment of its own that is made first
+	@$(BIN)/pytest -m adapters $(ARGS)
+
+test-thorough: dev ## Run the tests that repeat a rule at more sizes, limits and orders than make test does
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m thorough $(ARGS)
+
+services: dev ## Start Kafka, Postgres and Kafka Connect with Debezium, until Ctrl-C or services-stop
+	@$(BIN)/python scripts/services.py start $(ARGS)
+
+services-stop: dev ## Stop what `make services` has started
+	@$(BIN)/python scripts/services.py stop
 
 check: dev ## Lint, formatting, types, import directions
 	@$(BIN)/ruff check .
@@ -54,7 +72,10 @@ faults: dev ## Stop runs at every failpoint, in every way
 
 soak: dev ## Concurrency for a minute, then random histories of a lake for about an hour (SEED=n repeats one)
 	@ICEFIELD_SOAK_SECONDS=60 $(BIN)/pytest -m soak $(ARGS)
+	@ICEFIELD_STREAM_SECONDS=600 ICEFIELD_STREAM_RATE=5000 ICEFIELD_STREAM_KILLS=20 \
+		$(BIN)/pytest -m services tests/services/test_exactly_once.py -s $(ARGS)
 	@ICEFIELD_EXACT_SEED=$(SEED) ICEFIELD_EXACT_STEPS=2400 $(BIN)/pytest tests/run/test_exact.py -s $(ARGS)
+	@ICEFIELD_EXACT_SEED=$(SEED) ICEFIELD_ORDER_EXAMPLES=100 $(BIN)/pytest tests/cdc/test_order_free.py tests/run/test_order_free.py $(ARGS)
 
 bench: dev ## Measure against PySpark, DuckDB, dbt and Polars (ARGS="--only startup" to choose); results in bench/results
 	@$(BIN)/python bench/run.py $(ARGS)

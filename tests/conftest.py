@@ -1,4 +1,4 @@
-"""What holds for every test: in CI a skip is a failure, and the seed that a failure needs to be repeated is printed."""
+"""What holds for every test: in CI a skip is a failure, failures can be repeated by their seed, servers are shared."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import random
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
+
+for folder in ("tests", "scripts"):
+    if (path := str(Path(__file__).parents[1] / folder)) not in sys.path:
+        sys.path.append(path)
+
+from service_fixtures import connect, kafka, postgres  # noqa: E402, F401 (for every folder, one server a session)
 
 # Sessions that a test starts by itself must not run its functions on the first python3 of the PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -23,7 +30,7 @@ IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 #: Folders whose tests take longest, so that no process is left with one of them in the end.
 FIRST = ("run", "faults", "engine")
 #: Folders whose modules use one session of icefield's after the other: a fifth of the suite's CPU went into new JVMs.
-SHARING = ("run", "engine")
+SHARING = ("run", "engine", "adapters", "cdc", "vault")
 #: The folder of the module that had Spark last.
 _left_by = [""]
 

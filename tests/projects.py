@@ -75,13 +75,13 @@ class TinyProject:
     def lake(self) -> EmbeddedLake:
         return EmbeddedLake(self.root / "lake")
 
-    def declare(self, source: str, *, spark: Mapping[str, str] | None = None) -> None:
+    def declare(self, source: str, *, spark: Mapping[str, str] | None = None, more: str = "") -> None:
         """Writes the project's one file of tables, and its icefield.toml."""
         self.root.mkdir(parents=True, exist_ok=True)
         conf = {**QUICK, **(spark or {})}
         settings = "\n".join(f'"{key}" = "{value}"' for key, value in conf.items())
         toml = '[project]\nname = "tiny"\ntables = ["tables.py"]\n[profile.local]\nlake = "lake"\n'
-        (self.root / "icefield.toml").write_text(f"{toml}[profile.local.spark]\n{settings}\n")
+        (self.root / "icefield.toml").write_text(f"{toml}[profile.local.spark]\n{settings}\n{more}")
         (self.root / "tables.py").write_text(dedent(source))
 
     def land(self, name: str, content: str | bytes | Iterable[str], folder: str = "orders") -> Path:

@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from icefield.declare import append as append
     from icefield.declare import between as between
     from icefield.declare import by_key as by_key
+    from icefield.declare import debezium as debezium
     from icefield.declare import expect as expect
     from icefield.declare import expect_table as expect_table
     from icefield.declare import files as files
     from icefield.declare import frames as frames
     from icefield.declare import fresh_within as fresh_within
     from icefield.declare import full as full
+    from icefield.declare import jdbc as jdbc
+    from icefield.declare import kafka as kafka
     from icefield.declare import lookup as lookup
     from icefield.declare import not_null as not_null
     from icefield.declare import one_of as one_of
@@ -38,12 +41,15 @@ __all__ = [
     "append",
     "between",
     "by_key",
+    "debezium",
     "expect",
     "expect_table",
     "files",
     "frames",
     "fresh_within",
     "full",
+    "jdbc",
+    "kafka",
     "lookup",
     "not_null",
     "one_of",

@@ -15,8 +15,9 @@ from icefield.query.overview import columns
 from icefield.run.batches import run_due
 from icefield.run.events import silent
 from icefield.run.order import Order
-from icefield.run.planning import plan_project, selected
+from icefield.run.planning import look_for_due, plan_project, selected
 from icefield.run.verifying import verify_project
+from icefield.run.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from icefield.engine.verify import Verdict
-    from icefield.plan import Plan
+    from icefield.plan import Due, Plan
     from icefield.project import Project
     from icefield.query import Pin
     from icefield.run.events import Listener, RunResult
+    from icefield.run.watch import Teller
 
 
 class Lake:
@@ -96,6 +98,29 @@ class Lake:
         )
         return run_due(self.project, order, listener)
 
+    def watch(
+        self,
+        select: str | Iterable[str] = "",
+        exclude: str | Iterable[str] = "",
+        *,
+        every: float = 0.0,
+        max_rows: int | None = None,
+        runs: int | None = None,
+        tell: Teller = lambda happening: None,
+        listener: Listener = silent,
+    ) -> int:
+        """Runs again whenever a source has news, until Ctrl-C or until so many runs are published; how many it were.
+
+        `every` is the least number of seconds between the starts of two runs. `tell` hears of every run, failure and
+        reload of the project.
+
+        lake.watch(every=10, runs=100, tell=print)
+        """
+        order = Order(select=_selector(select), exclude=_selector(exclude), max_rows=max_rows)
+        loop = Watch(open_again=lambda: self.project, order=order, tell=tell, listener=listener, every=every, runs=runs)
+        loop.carry_out()
+        return loop.done
+
     def plan(
         self,
         select: str | Iterable[str] = "",
@@ -113,6 +138,15 @@ class Lake:
         lake.require_in_place()
         selection = selected(project, _selector(select), _selector(exclude))
         return plan_project(project, lake, lake.states(), selection=selection, wishes=order.wishes)
+
+    def due(self, select: str | Iterable[str] = "", exclude: str | Iterable[str] = "") -> Due:
+        """Returns what waits for a run, and why: files, messages, published inputs, changed code. Starts no Spark.
+
+        if found := lake.due("gold.*"):
+            print(found, found.digest)      # the digest stays the same as long as the same things wait
+        """
+        project = self.project
+        return look_for_due(project, selected(project, _selector(select), _selector(exclude)))
 
     def verify(
         self, select: str | Iterable[str] = "", exclude: str | Iterable[str] = "", *, deep: bool = False

@@ -161,6 +161,30 @@ class NotExact(DeclarationError):
     code = "ICE-126"
 
 
+class InvalidCapture(DeclarationError):
+    """A schema, key or column that the functions of `icefield.cdc` cannot work with."""
+
+    code = "ICE-180"
+
+
+class InvalidVault(DeclarationError):
+    """A hub, link, satellite or point-in-time table whose parts do not fit together."""
+
+    code = "ICE-181"
+
+
+class DbtNotCompiled(DeclarationError):
+    """A dbt project that was never compiled for icefield, or that changed since."""
+
+    code = "ICE-190"
+
+
+class DbtNotTaken(DeclarationError):
+    """A part of a dbt project that icefield cannot take, or a name that the dbt project does not have."""
+
+    code = "ICE-191"
+
+
 class ProjectError(IcefieldError):
     """A problem with the project folder or its settings."""
 
@@ -201,6 +225,12 @@ class NoTables(ProjectError):
     """The project declares no tables."""
 
     code = "ICE-206"
+
+
+class OrchestrationError(ProjectError):
+    """An orchestrator is to run tables, partitions or jobs that the project does not have, or in parts."""
+
+    code = "ICE-207"
 
 
 class LakeError(IcefieldError):
@@ -335,6 +365,72 @@ class UnknownBatch(SourceError):
     code = "ICE-407"
 
 
+class NoBroker(SourceError):
+    """No broker of Kafka answers, or the profile names none."""
+
+    code = "ICE-410"
+
+
+class BrokerRefused(SourceError):
+    """Kafka refuses what is asked of it: the password is wrong, or access is denied."""
+
+    code = "ICE-411"
+
+
+class NoTopic(SourceError):
+    """A topic does not exist."""
+
+    code = "ICE-412"
+
+
+class MessagesLost(SourceError):
+    """Kafka no longer has messages that are needed."""
+
+    code = "ICE-413"
+
+
+class RecordingUnreadable(SourceError):
+    """A recording of a topic cannot be read."""
+
+    code = "ICE-414"
+
+
+class NoDatabase(SourceError):
+    """No database is named for a connection, or it does not answer."""
+
+    code = "ICE-420"
+
+
+class DatabaseRefused(SourceError):
+    """A database refuses the user, the password, or to show a relation."""
+
+    code = "ICE-421"
+
+
+class NoRelation(SourceError):
+    """A table, view or column that a source names is not in the database."""
+
+    code = "ICE-422"
+
+
+class WrongCursor(SourceError):
+    """The cursor column of a relation has values by which rows cannot be followed."""
+
+    code = "ICE-423"
+
+
+class RowsChanged(SourceError):
+    """Rows of a relation are others than those that were taken in, or changed while they were read."""
+
+    code = "ICE-424"
+
+
+class NoDriver(SourceError):
+    """The JDBC driver of a database is missing."""
+
+    code = "ICE-425"
+
+
 class EngineError(IcefieldError):
     """A problem with Spark, Java or the jars."""
 
@@ -398,6 +494,26 @@ class RowsLost(CheckError):
     """Rows that were read are neither in the table nor in quarantine: the function returns different rows each time."""
 
     code = "ICE-603"
+
+
+class UpkeepError(IcefieldError):
+    """Upkeep of a lake failed."""
+
+    code = "ICE-650"
+
+
+class CompactionDiffers(UpkeepError):
+    """A table had another number of rows once its small files were written together, so that was not published."""
+
+    code = "ICE-651"
+
+    def __init__(self, table: str, before: int, after: int) -> None:
+        super().__init__(
+            f"{table} has {before:,} rows, and had {after:,} once its small files were written together",
+            where=table,
+            remedy="nothing was published and the table is unchanged; report this with the output of"
+            f" `icefield table tree {table}`",
+        )
 
 
 class RunError(IcefieldError):
@@ -539,3 +655,27 @@ class NotWritten(CommandError):
             where=str(error.filename or path),
             remedy="choose a folder that exists and that this user can write to",
         )
+
+
+class NoIcefieldCommand(CommandError):
+    """An orchestrator finds no `icefield` command, or cannot start the one that it was given."""
+
+    code = "ICE-820"
+
+
+class CalledCommandFailed(CommandError):
+    """An `icefield` command that an orchestrator called has failed; the message contains its own."""
+
+    code = "ICE-821"
+
+
+class DbtFailed(CommandError):
+    """dbt is not installed, or cannot compile a project."""
+
+    code = "ICE-830"
+
+
+class NotNotified(CommandError):
+    """A test message of `icefield notify` was not accepted."""
+
+    code = "ICE-840"

@@ -24,6 +24,9 @@ POINTS = (
     "publish.before-answer",
     "publish.committed",
     "publish.cleaned",
+    "upkeep.compacted",
+    "upkeep.published",
+    "upkeep.removing",
 )
 
 

@@ -26,7 +26,8 @@ EXIT_CODE = 2
 GRACE_SECONDS = 4.0
 _asked = False
 _ended_with: int | None = None
-_tidying: list[str] = []
+#: What is said if there is no time to tidy up, and the exit code then.
+_tidying: list[tuple[str, int]] = []
 
 
 def listen() -> None:
@@ -42,9 +43,12 @@ def command_ended(code: int) -> None:
 
 
 @contextmanager
-def tidying(otherwise: str) -> Iterator[None]:
-    """Work that wants to put its things in order; `otherwise` is what is said if there is no time for it."""
-    _tidying.append(otherwise)
+def tidying(otherwise: str, *, code: int = EXIT_CODE) -> Iterator[None]:
+    """Work that wants to put its things in order; `otherwise` is what is said if there is no time for it.
+
+    The exit code is then that of the outermost work: 0 where being ended is how it is meant to end.
+    """
+    _tidying.append((otherwise, code))
     try:
         yield
     finally:
@@ -77,9 +81,10 @@ def _end_later() -> None:
 
 def _end() -> NoReturn:
     if _ended_with is None:
-        told = f"Interrupted. {_tidying[-1] if _tidying else 'Nothing was changed.'}\n"
+        told = f"Interrupted. {_tidying[-1][0] if _tidying else 'Nothing was changed.'}\n"
         # Over what a terminal was drawn on last, whose cursor may be hidden; not by sys.stderr, which may be in use.
         over = "\r\033[K\033[?25h" if sys.stderr.isatty() else ""
         with suppress(OSError):
             os.write(2, (over + told).encode())
-    os._exit(EXIT_CODE if _ended_with is None else _ended_with)
+    unfinished = _tidying[0][1] if _tidying else EXIT_CODE
+    os._exit(unfinished if _ended_with is None else _ended_with)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _LONG = (("day", 86400), ("hour", 3600), ("minute", 60))
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
+_LENGTHS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def number(value: int | None) -> str:
@@ -35,6 +38,14 @@ def seconds(value: float) -> str:
         return f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def parse_duration(text: str) -> float:
+    """The seconds of "500ms", "10s", "5m", "1h" or "7d"; a bare number is in seconds. ValueError for anything else."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is no duration such as 500ms, 10s, 5m, 1h or 7d")
+    return float(found[1]) * _LENGTHS[found[2] or "s"]
 
 
 def lasting(value: dt.timedelta) -> str:

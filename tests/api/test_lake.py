@@ -54,6 +54,15 @@ def test_as_of_applies_to_every_read(root: Path, moment: str) -> None:
     assert Lake(root, as_of=dt.datetime.now(dt.UTC)).table("totals").count() == 3
 
 
+def test_what_is_due_is_told_without_spark(root: Path) -> None:
+    found = Lake(root).due("bronze.orders")
+    assert [(cause.table, cause.kind, cause.told) for cause in found.causes] == [
+        ("bronze.orders", "files", "1 new file")
+    ]
+    assert found.digest == Lake(root).due().digest
+    assert not Lake(root).due("gold.by_customer")  # it waits for what is not selected
+
+
 def test_a_lake_sees_what_was_published_meanwhile(tmp_path: Path) -> None:
     project = tiny(tmp_path / "tiny")
     lake = Lake(project.root)
@@ -105,7 +114,7 @@ def test_a_run_from_python(tmp_path: Path) -> None:
     lake, heard = Lake(project.root), []
     result = lake.run(listener=heard.append)
     assert (result.ok, result.status) == (True, "published")
-    assert {type(event).__name__ for event in heard} == {"PhaseStarted", "TableStarted", "TableOutcome"}
+    assert {type(event).__name__ for event in heard} == {"RunStarted", "PhaseStarted", "TableStarted", "TableOutcome"}
     assert lake.table("gold.by_customer").to_polars().height == 1
     assert lake.table("bronze.orders").to_arrow().column("at").to_pylist() == [
         dt.datetime(2026, 8, 1, 10, tzinfo=dt.UTC)

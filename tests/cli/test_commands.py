@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -139,6 +140,7 @@ def test_wrong_usage_is_2(arguments: list[str]) -> None:
         "table compare x y",
         "table tree x",
         "quarantine ls",
+        "runs",
     ],
 )
 def test_outside_of_a_project_every_command_says_so(tmp_path: Path, command: str) -> None:
@@ -188,6 +190,7 @@ def test_ls_as_json_has_everything(published: TinyProject) -> None:
         "inputs": [],
         "checks": ["customer is not null", "amount is positive", "id is unique"],
         "tags": [],
+        "owners": [],
         "comment": "",
         "location": "tables.py:6",
         "code_changed": False,
@@ -197,6 +200,42 @@ def test_ls_as_json_has_everything(published: TinyProject) -> None:
         "published_at": None,
     }
     assert (rows["gold.old"]["declared"], rows["gold.old"]["run"], rows["gold.old"]["rows"]) == (False, SECOND, 3)
+
+
+def test_a_manifest_tells_what_is_declared_and_by_which_files(trips: TinyProject) -> None:
+    told = json.loads(icefield("ls", "--manifest", "-p", str(trips.root)).out)
+    assert (told["project"], told["profile"]) == ("tiny", "local")
+    assert told["made_from"]["files"] == {
+        name: hashlib.sha256((trips.root / name).read_bytes()).hexdigest()[:32]
+        for name in ("icefield.toml", "tables.py")
+    }
+    assert told["made_from"]["listings"] == {"tables.py": ["tables.py"], "*.py": ["tables.py"], "*/__init__.py": []}
+    assert told["tables"] == [
+        {
+            "table": "raw.trips",
+            "refresh": "by_key",
+            "source": "landing/trips/{month}.csv",
+            "batch": "month",
+            "inputs": [],
+            "checks": [],
+            "tags": [],
+            "comment": "",
+            "location": "tables.py:6",
+        },
+        {
+            "table": "marts.months",
+            "refresh": "by_key",
+            "source": None,
+            "batch": None,
+            "inputs": ["raw.trips"],
+            "checks": [],
+            "tags": [],
+            "comment": "",
+            "location": "tables.py:15",
+        },
+    ]
+    chosen = json.loads(icefield("ls", "--manifest", "marts", "-p", str(trips.root)).out)
+    assert [one["table"] for one in chosen["tables"]] == ["marts.months"]
 
 
 def test_ls_lists_what_is_no_longer_declared(published: TinyProject) -> None:
@@ -249,6 +288,31 @@ def test_ls_draws_tables_or_lists_batches(trips: TinyProject) -> None:
     assert done.err.startswith("error ICE-809 --svg and --batches cannot be combined")
 
 
+# -- runs
+
+
+def test_runs_are_listed_and_shown(published: TinyProject) -> None:
+    done = icefield("runs", "--last", "2", "-p", str(published.root))
+    assert [line.split()[:2] for line in lines(done.out)[1:]] == [
+        [SECOND, "published"],
+        ["20260103T000000-cccccc", "published"],
+    ]
+    one = icefield("runs", SECOND[:12], "-p", str(published.root))
+    assert (one.code, lines(one.out)[:2]) == (0, [f"run {SECOND}", "status published"])
+    assert [row["run"] for row in json.loads(icefield("runs", FIRST, "--json", "-p", str(published.root)).out)] == [
+        FIRST
+    ]
+
+
+def test_runs_that_are_not_there_are_said_so(published: TinyProject, project: TinyProject) -> None:
+    unknown = icefield("runs", "2027", "-p", str(published.root))
+    assert (unknown.code, unknown.err.splitlines()[0]) == (2, "error ICE-305 no recorded run starts with `2027`")
+    several = icefield("runs", "2026", "-p", str(published.root))
+    assert (several.code, several.err.splitlines()[0]) == (2, "error ICE-305 several recorded runs start with `2026`")
+    assert icefield("runs", "--label", "x", "-p", str(published.root)).err == "No run is recorded with the label x\n"
+    assert icefield("runs", "--json", "-p", str(project.root)).out == "[]\n", "of a lake that is not there yet"
+
+
 # -- plan
 
 
@@ -275,6 +339,8 @@ def test_plan_as_json(project: TinyProject) -> None:
                 "reason": "first run",
                 "decided": True,
                 "files": {"new": ["landing/orders/1.csv"], "gone": [], "bytes": 84},
+                "offsets": None,
+                "relation": None,
                 "inputs": {},
                 "changed": {},
                 "promise": None,
@@ -783,7 +849,7 @@ def test_init_overwrites_nothing(tmp_path: Path) -> None:
 # -- starting fast
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["ls"], ["ls", "--json"], ["plan"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["ls"], ["ls", "--json"], ["ls", "--manifest"], ["plan"]])
 def test_nothing_heavy_is_imported(project: TinyProject, arguments: list[str]) -> None:
     icefield("ls", "-p", str(project.root))  # so that the graph is cached
     where = [] if arguments == ["--help"] else ["-p", str(project.root)]
@@ -796,6 +862,7 @@ def test_nothing_heavy_is_imported(project: TinyProject, arguments: list[str]) -
         (["table", "history", "trips"], []),
         (["table", "tree", "trips"], []),
         (["table", "compare", "trips", "2026-01"], ["duckdb"]),
+        (["runs", "--label", "x", "--last", "3"], ["duckdb"]),
     ],
 )
 def test_looking_at_a_table_imports_what_reads_it_and_nothing_else(

@@ -160,7 +160,7 @@ def test_a_failed_check_is_1_and_its_rows_can_be_seen(tmp_path: Path) -> None:
     project = tiny(tmp_path / "tiny")
     project.land("1.csv", [order(1), order(2)])
     code, first = run_json(project)
-    assert (code, first["status"], first["ok"]) == (0, "published", True)
+    assert (code, first["status"], first["ok"], first["runs"]) == (0, "published", True, [first["run"]])
     assert [(table["table"], table["rows_added"]) for table in first["tables"]][:1] == [("bronze.orders", 2)]
     assert set(first["phases"]) == {"plan", "start", "stage", "audit", "publish"}
     assert {table["table"]: table["promise"] for table in first["tables"]} == {
@@ -169,7 +169,7 @@ def test_a_failed_check_is_1_and_its_rows_can_be_seen(tmp_path: Path) -> None:
 
     project.declare(ORDERS + FAILING + WARNING)
     project.land("2.csv", [order(3)])
-    done = icefield("run", "-p", str(project.root))
+    done = icefield("run", "--label", "nightly", "-p", str(project.root))
     assert done.code == 1
     run = re.search(r"Run (\S+) failed", done.out)[1]
     assert "error ICE-601 gold.doubted was not published: check `there are many` failed" in done.err
@@ -179,6 +179,12 @@ def test_a_failed_check_is_1_and_its_rows_can_be_seen(tmp_path: Path) -> None:
     assert json.loads(icefield("sql", count, "--run", run, "--json", "-p", str(project.root)).out) == [{"n": 3}]
     assert icefield("sql", count, "-p", str(project.root)).code == 2, "nothing of it is published"
     assert "kept" in icefield("doctor", "-p", str(project.root)).out
+
+    recorded = json.loads(icefield("runs", "--label", "nightly", "--json", "-p", str(project.root)).out)
+    assert [(one["run"], one["status"]) for one in recorded] == [(run, "failed")]
+    errors = {row["table"]: row["error"] for row in recorded[0]["tables"] if row["status"] == "failed"}
+    assert list(errors) == ["gold.doubted"]
+    assert errors["gold.doubted"] == recorded[0]["error"]
 
     going_on = icefield("run", "--keep-going", "-p", str(project.root))
     assert going_on.code == 1

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import typer
 
-from icefield.cli import batches, check, compare, output, report, table, tree, verify
+from icefield.cli import batches, check, compare, output, report, runs, table, tree, verify
 from icefield.cli.app import COMMANDS, build_app
 from icefield.cli.quarantine import SUFFIX
 from icefield.engine.audit import CheckResult
@@ -349,6 +349,38 @@ TREE = TableTree(
     older=7,
 )  # fmt: skip
 
+
+def recorded(run: str, status: str, **more: Any) -> dict[str, Any]:
+    started = dt.datetime(2026, 1, 1, 6, tzinfo=dt.UTC)
+    finished = started + dt.timedelta(seconds=71)
+    return {
+        "run": run, "status": status, "started_at": started, "finished_at": finished, "selection": "",
+        "version": "0.1.0", "tables_changed": 4, "rows_added": 3_331_399, "rows_quarantined": 6_000, "error": "",
+        "batch": "", "label": "", "tables": [], "checks": [], **more,
+    }  # fmt: skip
+
+
+RUNS = [
+    recorded(RUN, "published", batch="2026-01"),
+    recorded(
+        "20260101T060000-bbbbbb", "failed", label="airflow/shop/scheduled__2026-01-01T06:00:00+00:00",
+        tables_changed=0, rows_added=0, rows_quarantined=0, error=FAILED.error,
+        tables=[
+            {
+                "table": one.table, "action": one.action, "status": one.status, "rows_added": one.rows_added,
+                "rows_removed": 0, "rows_total": one.rows_total, "rows_quarantined": one.rows_quarantined,
+                "rows_dropped": 0, "seconds": one.seconds,
+            }
+            for one in FAILED.tables
+        ],
+        checks=[
+            {"table": one.table, "check": one.check, "status": one.status, "failed_rows": one.failed_rows,
+             "detail": one.detail}
+            for one in FIRST_RUN.checks
+        ],
+    ),
+]  # fmt: skip
+
 SHOWN: dict[str, Callable[[Project], Callable[[], object]]] = {
     "run, the first": lambda shop: lambda: report.show(FIRST_RUN, _elsewhere(shop), ""),
     "run, one more day": lambda shop: lambda: report.show(ONE_MORE_DAY, _elsewhere(shop), ""),
@@ -371,6 +403,8 @@ SHOWN: dict[str, Callable[[Project], Callable[[], object]]] = {
     "sql, long": lambda shop: call(
         "sql", 'SELECT "table", run, epoch, number, rows, published_at FROM ops.tables LIMIT 2', "-p", str(shop.root)
     ),
+    "runs": lambda _: lambda: runs._list(RUNS),
+    "runs, one": lambda _: lambda: runs._show(RUNS[1]),
     "error": lambda shop: call("ls", "gold.customer_sumary", "-p", str(shop.root)),
     "help": lambda _: call("--help"),
     **{f"help {name}": partial(lambda name, _: call(name, "--help"), name) for name in COMMANDS},

@@ -151,6 +151,7 @@ def test_icefields_own_names_are_refused(name: str) -> None:
         ({"source": "landing/*.csv"}, "is not a valid source"),
         ({"checks": ["id > 0"]}, "is not a check"),
         ({"tags": "daily"}, "tags=['daily']"),
+        ({"owners": ["ann"]}, "neither an e-mail address nor a team"),
         ({"partitioned_by": "days(ts)"}, "partitioned_by=['days(ts)']"),
         ({"inputs": ["a.b"]}, "is not a mapping"),
         ({"inputs": {"x": 3}}, "which is not a table name, ref(), lookup(), source or declared function"),

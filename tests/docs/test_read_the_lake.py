@@ -63,7 +63,11 @@ KINDS = ("silver.appended", "gold.by_key", "gold.in_parts", "gold.merged", "gold
 ENGINES = ("PyIceberg", "Polars", "DuckDB", "Spark")
 
 
-@pytest.fixture(scope="module", params=[100_000, 0], ids=["written anew", "by delete files"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(100_000, marks=pytest.mark.thorough), 0],
+    ids=["written anew", "by delete files"],
+)
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[TinyProject, list[str]]:
     """Four runs, each of which changes every table; how rows of small tables are replaced depends on a limit."""
     project = tiny(tmp_path_factory.mktemp("read"), TABLES)

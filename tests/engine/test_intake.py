@@ -361,6 +361,7 @@ def test_later_arrivals_are_compared_with_what_is_there(tmp_path: Path) -> None:
     assert project.everything() == before, "a rebuild keeps the order of arrival"
 
 
+@pytest.mark.thorough
 def test_a_line_of_200_mb_is_set_aside_with_its_length_and_hash(tmp_path: Path) -> None:
     import hashlib
 

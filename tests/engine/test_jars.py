@@ -189,3 +189,8 @@ def test_what_is_pinned():
         "iceberg-spark-runtime-4.1_2.13-1.12.0.jar",
         "sqlite-jdbc-3.53.4.0.jar",
     ]
+
+
+def test_other_files_of_a_repository_are_named_by_classifier_and_extension():
+    plugin = Jar(group="io.x", artifact="a", version="1", sha256="", classifier="plugin", extension="tar.gz")
+    assert plugin.repository_path == "io/x/a/1/a-1-plugin.tar.gz"

@@ -135,6 +135,7 @@ def test_a_setting_that_needs_another_process_is_refused_and_a_stopped_session_s
     assert (count, master) == (5, "local[1]")
 
 
+@pytest.mark.thorough
 def test_java_from_the_wheel(tmp_path, path_without_java):
     answer, err = run(
         tmp_path,
@@ -152,7 +153,7 @@ def test_java_from_the_wheel(tmp_path, path_without_java):
     assert err == ""
 
 
-@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("way", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)])
 def test_the_jvm_dies_with_its_python(tmp_path, way):
     code = "print(spark._sc._gateway.proc.pid, flush=True); time.sleep(99)"
     process = start(tmp_path, code, TMPDIR=str(tmp_path))

@@ -322,9 +322,9 @@ def test_a_graph_survives_json() -> None:
         expect_table("n", "count(*) > 0"),
     ]
     graph = build(
-        lambda: table("s.a", source=SOURCE, checks=checks, partitioned_by=["bucket(4, order_id)"], tags=["x"])(
-            reading("rows")
-        ),
+        lambda: table(
+            "s.a", source=SOURCE, checks=checks, partitioned_by=["bucket(4, order_id)"], tags=["x"], owners=["team:y"]
+        )(reading("rows")),
         lambda: table("s.b", inputs={"a": lookup("s.a", on="order_id")}, columns="id INT NOT NULL COMMENT 'k'")(
             reading("a")
         ),

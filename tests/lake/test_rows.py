@@ -70,3 +70,16 @@ def test_files_that_can_have_none_of_the_numbers_are_not_opened(
     nothing = rows.values_among(branch, "a.one", snapshot["snapshot-id"], "value", spans, lambda: pytest.fail("asked"))
     assert (nothing.num_rows, opened) == (0, [])
     branch.abandon()
+
+
+def test_lists_of_structs_are_nothing_for_pyiceberg_which_makes_empty_lists_of_nulls() -> None:
+    import pyarrow as pa
+
+    from icefield.lake.rows import can_be_written, keeps_nulls
+
+    one = pa.struct([("a", pa.int32())])
+    for kind in (pa.list_(one), pa.map_(pa.string(), one), pa.struct([("x", pa.list_(one))]), pa.list_(pa.list_(one))):
+        assert not keeps_nulls(pa.schema([("x", kind)]))
+        assert not can_be_written(pa.table({"x": pa.array([None], kind)}))
+    for kind in (one, pa.list_(pa.int32()), pa.map_(pa.string(), pa.int32()), pa.string()):
+        assert keeps_nulls(pa.schema([("x", kind)]))

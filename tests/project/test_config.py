@@ -34,6 +34,9 @@ secret = "${env:ICEFIELD_TEST_SECRET}"
 
 [profile.prod]
 lake = "/srv/lake"
+
+[dagster]
+preview = 3
 """
 
 
@@ -63,6 +66,20 @@ def test_everything_it_says_is_read(write: Write, monkeypatch: pytest.MonkeyPatc
         "spark.ui.enabled": "false",
     }
     assert config.profile.settings == {"limit": 5, "secret": "x"}
+    assert config.dagster == {"preview": 3}
+
+
+def test_databases_are_read_and_never_shown(write: Write) -> None:
+    root = write(
+        **{
+            "icefield.toml": '[profile.local.jdbc.shop]\nurl = "jdbc:mysql://h/d?password=c4n4ry"\nuser = "reader"\n'
+            'password = "${file:secret}"\njar = "drivers/mysql.jar"\ndriver = "com.mysql.cj.jdbc.Driver"\n',
+            "secret": "c4n4ry-too\n",
+        }
+    )
+    found = read_config(root).profile.jdbc["shop"]
+    assert (found.password, found.jars) == ("c4n4ry-too", (root / "drivers" / "mysql.jar",))
+    assert "c4n4ry" not in repr(read_config(root))
 
 
 def test_the_profile_is_the_given_one_else_the_variables_else_the_default(
@@ -94,6 +111,11 @@ def test_without_profiles_the_lake_is_a_folder_of_the_project(write: Write) -> N
         ("profile=3", "is not a section"),
         ("[profile.local]\nlake='${env:ICEFIELD_TEST_NOT_SET}'", "export ICEFIELD_TEST_NOT_SET"),
         ("[profile.local.spark]\na=[1]", "write a string, a number, true or false"),
+        ("[profile.local.jdbc]\nurl='jdbc:x'", "[profile.local.jdbc] url is not a section"),
+        ("[profile.local.jdbc.shop]\nuser='x'", "[profile.local.jdbc.shop] has no url"),
+        ("[profile.local.jdbc.shop]\nurl='postgresql://x'", 'url does not begin with "jdbc:"'),
+        ("[profile.local.jdbc.shop]\nurl='jdbc:x'\npasword='x'", "did you mean `password`"),
+        ("[profile.local.jdbc.shop]\nurl='jdbc:x'\npassword=1", "password is not a string"),
     ],
 )
 def test_what_it_does_not_know_is_refused(write: Write, text: str, says: str) -> None:
@@ -113,6 +135,15 @@ def test_an_unknown_profile_is_offered_the_known_ones(write: Write) -> None:
 def test_an_unset_variable_of_another_profile_does_not_matter(write: Write) -> None:
     root = write(**{"icefield.toml": FULL})
     assert read_config(root, "prod").profile.lake == Path("/srv/lake")
+
+
+def test_what_is_missing_for_kafka_matters_to_whoever_asks_a_broker(write: Write) -> None:
+    section = "[profile.local.kafka]\nbrokers='b:1'\n[profile.local.kafka.options]\n'sasl.password'='${env:NOT_SET}'"
+    kafka = read_config(write(**{"icefield.toml": section})).profile.kafka
+    with pytest.raises(InvalidConfig, match="export NOT_SET=") as refused:
+        kafka.require_settings()
+    assert refused.value.what == "[profile.local.kafka] options.sasl.password uses ${env:NOT_SET}, which is not set"
+    assert kafka == read_config(write(**{"icefield.toml": section})).profile.kafka, "nothing has changed"
 
 
 def test_tables_are_the_patterns_in_their_order_without_tests(write: Write) -> None:

@@ -14,7 +14,7 @@ from icefield.errors import NotExact, PromiseBroken
 from icefield.lake.catalog import LAKE
 from projects import TinyProject, order, tiny
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 HEAD = """
 from pyspark.sql import functions as F

@@ -11,7 +11,8 @@ from icefield.errors import IcefieldError, UnknownBatch
 from icefield.lake.history import history
 from icefield.lake.metadata import load
 from icefield.project import open_project
-from icefield.run.batches import batch_states, gaps, run_due
+from icefield.run.batch import landed_batches
+from icefield.run.batches import batch_states, gaps, run_batch, run_due
 from icefield.run.order import Order
 from projects import TinyProject, tiny
 
@@ -81,6 +82,19 @@ def test_all_at_once_and_one_by_one_are_the_same(tmp_path: Path) -> None:
     run(one)
     assert other.run().ok
     assert one.everything() == other.everything()
+
+
+def test_one_batch_is_exactly_one_run_also_where_it_was_taken_before(tmp_path: Path) -> None:
+    project = begun(tmp_path)
+    opened = open_project(project.root)
+    assert landed_batches(opened) == {"raw.trips": ("2026-01", "2026-02", "2026-03")}
+    assert run_batch(opened, Order(once=True, select="raw.trips"), "2026-02").ok
+    later = run_batch(opened, Order(once=True), "2026-02")  # its files are taken in; the table behind is not there yet
+    assert [(one.table, one.status) for one in later.tables] == [("marts.days", "published")]
+    assert versions(project) == [("2026-02", 2, 2)]
+    assert run_batch(opened, Order(once=True), "2026-02").status == "nothing new"
+    with pytest.raises(UnknownBatch, match=r"2026-07"):
+        run_batch(opened, Order(once=True), "2026-07")
 
 
 def test_a_month_again_replaces_that_month_alone(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_disjoint_selections_both_publish(tmp_path: Path) -> None:
     assert runs == {e.result["run"] for e in ended}
 
 
+@pytest.mark.thorough
 def test_a_run_that_slept_while_it_was_cleared_and_others_published_changes_nothing_when_it_wakes(
     tmp_path: Path,
 ) -> None:
@@ -123,6 +124,7 @@ def right""",
 )
 
 
+@pytest.mark.thorough
 def test_a_run_whose_check_looked_at_a_table_that_changed_meanwhile_is_planned_again(tmp_path: Path) -> None:
     """Two runs, each sound by itself: one takes a value away, the other adds a row that refers to it."""
     project = tiny(tmp_path, REFERRING)

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
+from icefield.engine.keyed import KeySet
+from icefield.engine.renewal import Renewal
 from icefield.graph.state import Repair
+from icefield.lake import metadata as meta
+from icefield.lake.history import history
 from projects import TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark
@@ -115,6 +119,20 @@ def test_equal_rows_leave_as_often_as_they_should(tmp_path: Path) -> None:
     require_same_as_rebuilt(project)
 
 
+def test_a_deleted_file_leaves_by_its_name_and_the_version_tells_its_run(tmp_path: Path) -> None:
+    project = begun(tmp_path, [order(1, "ann", "5.00")], [order(1, "bob", "6.00"), order(2, "bob", "7.00")])
+    (tmp_path / "landing/orders/1.csv").unlink()
+    result = project.run()
+    assert actions(result) == FOLLOWED
+    assert project.ask("SELECT id, customer FROM bronze.orders WHERE id < 3 ORDER BY 1") == [(1, "bob"), (2, "bob")]
+    (tmp_path / "landing/orders/2.csv").unlink()
+    result = project.run()
+    assert actions(result) == FOLLOWED
+    last = history(meta.load(project.lake.pointers()["bronze.orders"]))[-1]
+    assert (last.run, last.rows_added, last.rows_removed) == (result.run, 0, 2)
+    require_same_as_rebuilt(project)
+
+
 def test_a_deleted_file_leaves_with_its_rejected_rows(tmp_path: Path) -> None:
     project = begun(tmp_path, [order(1), order(2, "bob", "-2.00"), "no order"], [order(3, "cy", "-1.00")])
     assert len(waiting(project)) == 3
@@ -159,6 +177,42 @@ def test_corrected_deleted_and_new_files_at_once(tmp_path: Path) -> None:
     (tmp_path / "landing/orders/2.csv").unlink()
     project.land("9.csv", [order(3, "fay"), order(6)])
     assert actions(project.run()) == FOLLOWED
+    require_same_as_rebuilt(project)
+
+
+def test_a_key_that_leaves_goes_to_who_waits_for_it_before_a_new_file(tmp_path: Path) -> None:
+    project = begun(tmp_path, [order(1, "ann")], [order(1, "bob")])
+    (tmp_path / "landing/orders/1.csv").unlink()
+    project.land("9.csv", [order(1, "cy")])
+    assert project.run().ok
+    assert project.ask("SELECT customer FROM bronze.orders WHERE id = 1") == [("bob",)], "it arrived before"
+    require_same_as_rebuilt(project)
+
+
+@pytest.mark.parametrize("how", ["dropped", pytest.param("discarded", marks=pytest.mark.thorough)])
+def test_a_row_that_is_gone_comes_back_when_its_key_leaves(tmp_path: Path, how: str) -> None:
+    source = TABLES.replace('unique("id")', 'unique("id", otherwise="drop")') if how == "dropped" else TABLES
+    project = tiny(tmp_path, source)
+    for name, lines in (("0", MANY), ("1", [order(1, "ann")]), ("2", [order(1, "bob")])):
+        project.land(f"{name}.csv", lines)
+    assert project.run().ok
+    if how == "discarded":
+        assert project.run(repairs=(Repair(table="bronze.orders", kind="discard", where="id = 1", reason="x"),)).ok
+    (tmp_path / "landing/orders/1.csv").unlink()
+    assert project.run().ok
+    require_same_as_rebuilt(project)
+
+
+@pytest.mark.parametrize("how", ["deleted", pytest.param("emptied", marks=pytest.mark.thorough)])
+def test_a_replay_beside_a_file_that_went_does_both(tmp_path: Path, how: str) -> None:
+    project = begun(tmp_path, [order(1, "ann")], [order(2, "bob", "-20.00")])
+    if how == "deleted":
+        (tmp_path / "landing/orders/1.csv").unlink()
+    else:
+        project.land("1.csv", [])
+    repair = Repair(table="bronze.orders", kind="replay", assign=(("amount", "abs(amount)"),))
+    assert project.run(repairs=(repair,)).ok
+    assert project.ask("SELECT id FROM bronze.orders WHERE id < 10 ORDER BY 1") == [(2,)]
     require_same_as_rebuilt(project)
 
 
@@ -226,4 +280,58 @@ def test_a_corrected_file_with_a_new_column_makes_a_rebuild(tmp_path: Path) -> N
     project.land("1.csv", f"id,customer,amount,at,note\n{order(1)},late\n")
     assert actions(project.run())["bronze.orders"] == "rebuild"
     assert project.ask("SELECT note FROM bronze.orders WHERE id = 1") == [("late",)]
+    require_same_as_rebuilt(project)
+
+
+TOTALS = """
+from pyspark.sql import DataFrame, functions as F
+from icefield import accumulate, append, files, table
+
+
+@table(
+    "bronze.moves",
+    source=files("landing/orders/*.csv", schema="id BIGINT, customer STRING, amount DECIMAL(10,2), at TIMESTAMP",
+                 deleted="withdraw"),
+    refresh=append(),
+)
+def moves(rows: DataFrame) -> DataFrame:
+    return rows
+
+
+@table("gold.totals", refresh=accumulate("customer", total="sum", sure="sum", rows="count", least="min"))
+def totals(moves: DataFrame) -> DataFrame:
+    return moves.groupBy("customer").agg(
+        F.sum("amount").alias("total"),
+        F.coalesce(F.sum("amount"), F.lit(0).cast("decimal(20,2)")).alias("sure"),
+        F.count("*").alias("rows"),
+        F.min("amount").alias("least"),
+    )
+"""
+
+
+def test_totals_are_lowered_by_what_left_and_computed_again_only_where_nothing_may_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tiny(tmp_path, TOTALS)
+    stays = [("left", "1.00"), ("left", "5.00"), ("zero", "-5.00"), ("zero", "5.00"), ("empty", ""), ("least", "7.00")]
+    leaves = ["left", "zero", "empty", "least", "gone"]
+    project.land("0.csv", [order(n, *row) for n, row in enumerate([*stays, *[("other", "1.00")] * 20])])
+    project.land("1.csv", [order(100 + n, name, "3.00") for n, name in enumerate(leaves)])
+    assert project.run().ok
+    again = Renewal.again
+    computed: list[str] = []
+
+    def noted(renewal: Renewal, keys: KeySet) -> Any:
+        computed.extend(keys.stored.arrow()["customer"].to_pylist())
+        return again(renewal, keys)
+
+    monkeypatch.setattr(Renewal, "again", noted)
+    (tmp_path / "landing/orders/1.csv").unlink()
+    assert actions(project.run()) == {"bronze.moves": "update", "gold.totals": "update"}
+    assert sorted(computed) == ["empty", "gone", "least", "zero"]
+    found = project.ask("SELECT customer, total::INT, sure::INT, rows, least::INT FROM gold.totals ORDER BY 1")
+    assert found == [
+        ("empty", None, 0, 1, None), ("least", 7, 7, 1, 7), ("left", 6, 6, 2, 1), ("other", 20, 20, 20, 1),
+        ("zero", 0, 0, 2, -5),
+    ]  # fmt: skip
     require_same_as_rebuilt(project)

@@ -14,7 +14,7 @@ from icefield.project import open_project
 from icefield.run.planning import plan_project, selected
 from projects import ORDERS, TinyProject, order, tiny
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 WITHDRAWING = ORDERS.replace('at TIMESTAMP")', 'at TIMESTAMP", deleted="withdraw")')
 BAD = order(9, "bob", "-9.00")

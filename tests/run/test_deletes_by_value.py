@@ -15,7 +15,7 @@ from icefield.engine.session import start_session
 from icefield.lake.catalog import LAKE
 from projects import TinyProject, order, tiny
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 CONF = {"spark.sql.shuffle.partitions": "2"}
 TABLES = """

@@ -412,7 +412,8 @@ def test_incremental_is_full_after_any_history(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(keyed, "SMALL", 2)
     monkeypatch.setattr(repeats, "SMALL", 2)
     monkeypatch.setattr(repeats, "_SENT", 1)
-    monkeypatch.setattr(limits, "LIMITS", Limits(driver_bytes=150, split_bytes=40))  # read by threads and by tasks
+    mixed = Limits(driver_bytes=150, split_bytes=40, driver_rejects=2)  # by the driver and by tasks
+    monkeypatch.setattr(limits, "LIMITS", mixed)
     machine = settings(
         max_examples=max(2, STEPS // 12),  # the first one that Hypothesis draws is the simplest there is
         stateful_step_count=12,

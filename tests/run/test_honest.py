@@ -15,7 +15,7 @@ from icefield import Lake
 from icefield.engine import update
 from projects import TinyProject, tiny
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 HEAD = """
 import pandas as pd

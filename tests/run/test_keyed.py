@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from pyiceberg.types import DecimalType
 from pyspark.sql import SparkSession
 
 from icefield import Lake
-from icefield.engine import changes, keyed, renewal, replacing, stage, update
+from icefield.engine import changes, keyed, pruning, renewal, replacing, stage, update
 from icefield.errors import KeyUnknown
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE
@@ -555,7 +556,9 @@ def customers(visits):
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("more", [0, 100], ids=["their keys first", "at once"])
+@pytest.mark.parametrize(
+    "more", [0, pytest.param(100, marks=pytest.mark.thorough)], ids=["their keys first", "at once"]
+)
 def test_many_keys_are_joined_with_those_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
 ) -> None:
@@ -605,7 +608,9 @@ def amounts(visits):
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(
-    ("more", "telling"), [("", 0), ("partitioned_by=['id'],", 100)], ids=["spans of keys", "partitioned, keys listed"]
+    ("more", "telling"),
+    [pytest.param("", 0, marks=pytest.mark.thorough), ("partitioned_by=['id'],", 100)],
+    ids=["spans of keys", "partitioned, keys listed"],
 )
 def test_keys_that_are_believed_to_be_new_are_written_at_once_and_taken_back_if_one_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, telling: int
@@ -667,12 +672,15 @@ def days(orders):
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("limits", [{}, {"_LISTED": 0}, {"_TELLING": 0}], ids=["listed", "spans", "spans of files"])
+@pytest.mark.parametrize(
+    "limit",
+    [(pruning, "LISTED", 200), (pruning, "LISTED", 0), (keyed, "_TELLING", 0)],
+    ids=["listed", "spans", "spans of files"],
+)
 def test_days_that_javas_calendar_does_not_have_are_keys_like_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: tuple[ModuleType, str, int]
 ) -> None:
-    for name, value in limits.items():
-        monkeypatch.setattr(keyed, name, value)
+    monkeypatch.setattr(*limit)
     old = [order(1, at="0001-01-01 10:00:00"), order(2, at="1582-10-10 10:00:00"), order(3)]
     project = project_of(tmp_path, DAYS, *old)
     project.run()

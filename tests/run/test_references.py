@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 from icefield import Lake
-from icefield.engine import references, seen, update
+from icefield.engine import limits, references, seen, update
+from icefield.engine.limits import Limits
 from icefield.lake.embedded import EmbeddedLake
 from icefield.lake.rows import different, not_among
 from projects import TinyProject, order, tiny
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 TABLES = """
 from pyspark.sql import functions as F
@@ -98,8 +99,7 @@ def test_counts_are_those_of_all_rows(
     if how == "few values":  # of more rows than fit into memory
         monkeypatch.setattr(seen.Seen, "fit", property(lambda self: False))
     if how == "many":
-        monkeypatch.setattr(seen, "IN_MEMORY", -1)
-        monkeypatch.setattr(references, "IN_MEMORY", -1)
+        monkeypatch.setattr(limits, "LIMITS", Limits(compared_rows=-1))
     print(f"seed {seed}")
     draw, project = random.Random(seed), tiny(tmp_path, TABLES)
     project.land("0.csv", [order(number, f"c{number}", "1.00") for number in range(30)])

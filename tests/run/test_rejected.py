@@ -10,7 +10,7 @@ from icefield import Lake
 from icefield.graph.state import Repair
 from projects import TinyProject, order, tiny
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 HEAD = """
 from pyspark.sql import functions as F

@@ -14,7 +14,7 @@ from icefield.lake.catalog import LAKE
 from icefield.run.replaying import Replaying
 from projects import ORDERS, TinyProject, order, tiny
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 TABLE = "bronze.orders"
 BRONZE = ORDERS.partition('@table("silver')[0]

@@ -13,7 +13,7 @@ from icefield.engine import renewal, stage, update
 from icefield.lake.catalog import LAKE
 from projects import TinyProject, order, tiny
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 TABLES = """
 from pyspark.sql import functions as F

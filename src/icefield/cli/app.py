@@ -20,13 +20,18 @@ COMMANDS: Mapping[str, str] = {
     "ls": "List the declared tables with their inputs and their state in the lake.",
     "plan": "Show what a run would do and why, and what it would refuse. Does not start Spark or change anything.",
     "run": "Ingest new files, refresh the affected tables, check them, and publish everything atomically, or nothing.",
+    "runs": "List the recorded runs, or show the tables and checks of one.",
     "check": "Evaluate the checks on the published lake. Starts Spark; changes nothing.",
     "verify": "Recompute tables separately and compare them with the lake row by row. Starts Spark; changes nothing.",
     "sql": "Query one consistent version of the lake in DuckDB's SQL dialect. Does not start a JVM.",
     "table": "Show one table: its declaration, columns, versions and files.",
     "quarantine": "Show, replay or discard rejected rows.",
+    "upkeep": "Compact small files, expire old versions and remove unused files. Does not start Spark.",
+    "record": "Record the messages of a topic, from where the last recording ended, for a project to read offline.",
+    "dbt": "Read the lake from a dbt project, or take over a dbt project as tables.",
+    "notify": "Show who is notified of failures, checks that turned and quarantined rows; --test sends a message.",
     "lake": "Maintain the lake's folder: fix the paths after it was moved.",
-    "doctor": "Check Java, jars, disk, project, the lake's files and open runs, and say how to fix problems.",
+    "doctor": "Check Java, jars, disk, project, databases, lake files and open runs, and say how to fix problems.",
 }
 
 
@@ -70,7 +75,7 @@ def reordered(arguments: Sequence[str]) -> list[str]:
     return [*rest[:end], *before, *rest[end:]]
 
 
-_GROUPS = ("table", "quarantine", "lake")
+_GROUPS = ("table", "quarantine", "lake", "dbt")
 
 
 def _called(arguments: Sequence[str]) -> list[str]:

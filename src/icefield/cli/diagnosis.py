@@ -16,17 +16,20 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from icefield.engine.jars import PINNED, cache_folder
+from icefield.declare import Jdbc
+from icefield.engine.intake.relations.clients import open_client
+from icefield.engine.jars import PINNED, Jar, cache_folder
 from icefield.engine.java import find_java
 from icefield.errors import IcefieldError
 from icefield.lake.wholeness import wholeness
 from icefield.project import open_project
+from icefield.run.relations import connections
 from icefield.words import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from icefield.engine.jars import Jar
+    from icefield.engine.intake.relations.connection import Connection
     from icefield.lake.embedded import EmbeddedLake
 
 PACKAGES = ("icefield", "pyspark", "pyiceberg", "duckdb", "duckdb-extension-iceberg", "pyarrow", "polars", "pandas")
@@ -66,6 +69,34 @@ def examine_project(path: Path, profile: str | None) -> Finding:
         return Finding(what="project", status="failure", told=told, remedy=error.remedy)
     told = f"{opened.name}, profile {opened.profile.name}, {plural(len(opened.graph), 'table')}, {opened.root}"
     return Finding(what="project", status="ok", told=told)
+
+
+def examine_databases(path: Path, profile: str | None) -> Iterator[Finding]:
+    """Whether the databases answer that tables are read from, and whether their drivers are there."""
+    try:
+        opened = open_project(path, profile)
+    except IcefieldError:  # told already
+        return
+    used = {node.source.connection for node in opened.graph.nodes.values() if isinstance(node.source, Jdbc)}
+    for connection in connections(opened.profile, opened.root) if used else ():
+        if connection.name in used:
+            yield from _database(connection)
+
+
+def _database(connection: Connection) -> Iterator[Finding]:
+    try:
+        for jar in connection.needed:
+            if isinstance(jar, Jar):
+                yield _jar(jar)
+        if connection.kind == "other":
+            yield Finding(what="database", status="ok", told=f"{connection.address} is only asked by runs")
+            return
+        with open_client(connection) as client:
+            count = len(list(client.relations()))
+    except IcefieldError as error:
+        yield Finding(what="database", status="failure", told=f"{error.what} ({error.where})", remedy=error.remedy)
+        return
+    yield Finding(what="database", status="ok", told=f"{connection.address} answers, {plural(count, 'relation')}")
 
 
 def examine_lake(lake: EmbeddedLake) -> Iterator[Finding]:

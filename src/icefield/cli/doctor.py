@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from icefield.cli import output
-from icefield.cli.diagnosis import Finding, examine_lake, examine_machine, examine_project
+from icefield.cli.diagnosis import Finding, examine_databases, examine_lake, examine_machine, examine_project
 from icefield.cli.guard import FAILED, guarded
 from icefield.cli.opening import lake_at
 from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
@@ -34,7 +34,7 @@ def doctor(
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> int:
-    """Check Java, jars, disk, project, the lake's files and open runs, and say how to fix problems."""
+    """Check Java, jars, disk, project, databases, lake files and open runs, and say how to fix problems."""
     if clear is not None:
         return _clear(lake_at(project, profile), clear)
     findings = [*examine_machine(), *_project_findings(project, profile)]
@@ -59,7 +59,7 @@ def _project_findings(path: Path, profile: str | None) -> list[Finding]:
         ]
     except ProjectError as error:
         return [Finding(what="project", status="failure", told=error.what, remedy=error.remedy)]
-    return [examine_project(path, profile), *examine_lake(lake)]
+    return [examine_project(path, profile), *examine_databases(path, profile), *examine_lake(lake)]
 
 
 def _told(finding: Finding) -> str:

@@ -23,8 +23,11 @@ STARTER = Path(__file__).parent / "starter"
 SUFFIX = ".template"
 #: Stands in the starter for the name of the project.
 NAME = "PROJECT_NAME"
-#: What a run leaves in a project's folder, and what Python does: not part of the project.
-LEFT_BEHIND = ("landing", "lake", ".icefield", "__pycache__", "spark-warehouse")
+#: What a run leaves in a project's folder, and what Python and dbt do: not part of the project.
+LEFT_BEHIND = (
+    *("landing", "downloads", "reports", "lake", "lake-kafka", ".icefield"),
+    *("__pycache__", "spark-warehouse", "target", "logs"),
+)
 
 
 #: What makes data for a first run, where it needs more words than the script's name.
@@ -38,7 +41,8 @@ def register(app: typer.Typer) -> None:
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new project's folder.")],
     reference: Annotated[
-        str | None, typer.Option("--from", metavar="NAME", help="Copy a reference project: ecommerce or taxi.")
+        str | None,
+        typer.Option("--from", metavar="NAME", help="Copy a reference project: ecommerce, sensors, shop or taxi."),
     ] = None,
 ) -> None:
     """Create a small commented project, or a copy of a reference project with its data generator."""
@@ -52,7 +56,9 @@ def init(
         project = _reference(reference)
         with output.writing(directory):
             shutil.copytree(project, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
-        steps = [f"{_python()} {_FIRST.get(reference, 'generate.py')}", "icefield run"]
+        generated = (directory / "generate.py").exists()  # others come with recorded messages
+        first = [f"{_python()} {_FIRST.get(reference, 'generate.py')}"] if generated else []
+        steps = [*first, "icefield run"]
     here = directory.resolve() == Path.cwd()
     output.line(f"Created a project {'here' if here else f'in {directory}'}. Next:")
     for step in ([] if here else [f"cd {shlex.quote(str(directory))}"]) + steps:

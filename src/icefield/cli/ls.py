@@ -10,11 +10,11 @@ import typer
 
 from icefield.cli import output
 from icefield.cli.guard import guarded
+from icefield.cli.manifest import manifest
 from icefield.cli.opening import lake_of, undeclared
 from icefield.cli.options import HERE, SELECTORS, Exclude, Json, ProfileName, ProjectDir, words
 from icefield.cli.output import Column, Count
 from icefield.cli.plan import promise_of
-from icefield.declare import Files
 from icefield.errors import WrongUsage
 from icefield.graph import Graph, owner_of, select
 from icefield.graph.svg import draw
@@ -53,17 +53,24 @@ def ls(
     batches: Annotated[
         bool, typer.Option("--batches", help="List the batches of sources: taken in, new or changed, and gaps.")
     ] = False,
+    as_manifest: Annotated[
+        bool, typer.Option("--manifest", help="Print the declared tables and the files they are read from as JSON.")
+    ] = False,
     exclude: Exclude = None,
     project: ProjectDir = HERE,
     profile: ProfileName = None,
 ) -> None:
     """List the declared tables with their inputs and their state in the lake."""
-    if svg is not None and batches:
-        raise WrongUsage("--svg and --batches cannot be combined", remedy="use only one of them")
+    given = {"--svg": svg is not None, "--batches": batches, "--manifest": as_manifest}
+    if sum(given.values()) > 1:
+        both = " and ".join(option for option, used in given.items() if used)
+        raise WrongUsage(f"{both} cannot be combined", remedy="use only one of them")
     opened = open_project(project, profile)
     chosen = select(opened.graph, words(selector), exclude=words(exclude))
     if svg is not None:
         return _draw(opened.graph, chosen, svg)
+    if as_manifest:
+        return output.json(manifest(opened, chosen))
     if batches:
         from icefield.cli.batches import list_batches  # noqa: PLC0415 - it imports what a run does
 
@@ -109,10 +116,11 @@ def _row(node: Node, states: Mapping[str, TableState]) -> dict[str, Any]:
         "declared": True,
         "refresh": node.refresh.kind,
         "promise": promise_of(node, state) or None,
-        "source": node.source.path if isinstance(node.source, Files) else None,
+        "source": node.source.name if node.source is not None else None,
         "inputs": list(node.inputs),
         "checks": [check.name for check in (*node.row_checks, *node.table_checks)],
         "tags": list(node.tags),
+        "owners": list(node.owners),
         "comment": node.comment,
         "location": str(node.location),
         "code_changed": state is not None and state.fingerprint != node.fingerprint,
@@ -129,6 +137,7 @@ def _undeclared(state: TableState) -> dict[str, Any]:
         "inputs": [],
         "checks": [],
         "tags": [],
+        "owners": [],
         "comment": "",
     }
     told = {"location": None, "code_changed": False, "inputs_newer": False}

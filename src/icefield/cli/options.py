@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from icefield.words import parse_duration
+
 SELECTORS = "Only these tables: name, +name, name+, tag:x, gold.*"
 ProjectDir = Annotated[
     Path, typer.Option("-p", "--project", metavar="DIR", help="The project's folder, or a folder inside it.")
@@ -35,3 +37,11 @@ HERE = Path()
 def words(values: list[str] | None) -> str:
     """Repeated options are one selector: their union."""
     return " ".join(values or ())
+
+
+def duration(text: str) -> float:
+    """The seconds of a duration such as 10s or 5m."""
+    try:
+        return parse_duration(text)
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem)) from None

@@ -9,7 +9,7 @@ from icefield.cli.guard import COULD_NOT_RUN, guarded
 from icefield.cli.opening import accepted, lake_of
 from icefield.cli.options import HERE, Accept, Exclude, FullRefresh, Json, ProfileName, ProjectDir, Select, words
 from icefield.cli.output import Column
-from icefield.graph.news import FilesNews, FramesNews
+from icefield.graph.news import FilesNews, FramesNews, RelationNews, TopicsNews
 from icefield.plan import Wishes
 from icefield.project import open_project
 from icefield.run.planning import plan_project, selected
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from icefield.graph import Graph, Node
     from icefield.graph.state import TableState
     from icefield.plan import Plan, Step
+    from icefield.plan.decide import Action
 
 
 _COLUMNS = (
@@ -111,7 +112,16 @@ def as_data(found: Plan, graph: Graph, states: Mapping[str, TableState]) -> dict
 
 
 def _step(step: Step) -> dict[str, Any]:
-    files = None
+    files = offsets = relation = None
+    if isinstance(step.news, RelationNews):
+        news = step.news
+        rows = None if news.unsure else news.rows + news.late
+        relation = {"rows": rows, "cursor": news.cursor.column, "after": news.cursor.value, "upto": news.upto}
+    if isinstance(step.news, TopicsNews):
+        offsets = [
+            {"topic": one.topic, "partition": one.partition, "start": one.start, "end": one.end}
+            for one in step.news.new
+        ]
     if isinstance(step.news, FilesNews):
         new, gone = ([file.path for file in some] for some in (step.news.new, step.news.gone))
         files = {"new": new, "gone": gone, "bytes": step.news.new_bytes}
@@ -125,6 +135,8 @@ def _step(step: Step) -> dict[str, Any]:
         "reason": step.reason,
         "decided": step.known,
         "files": files,
+        "offsets": offsets,
+        "relation": relation,
         "inputs": ranges,
         "changed": dict(step.changed),
     }
@@ -144,9 +156,22 @@ def _reads(step: Step) -> str:
         whole = step.action in ("build", "rebuild", "refresh")
         files = step.news.landed if whole else (*step.news.new, *step.news.changed)
         return f"{plural(len(files), 'file')}, {size(sum(file.size for file in files))}"
+    if isinstance(step.news, TopicsNews):
+        more = f", {plural(step.news.lag, 'message')} left for later runs" if step.news.lag else ""
+        taken = "" if step.action in ("append", "update", "build", "note") else " and all before"
+        return f"{plural(step.news.new_messages, 'message')}{taken}{more}"
+    if isinstance(step.news, RelationNews):
+        return _relation(step.news, step.action)
     if isinstance(step.news, FramesNews):
         return plural(step.news.total - (step.news.known if step.action == "append" else 0), "row")
     if step.action in ("append", "update"):
         kind = "new" if step.action == "append" else "changed"
         return ", ".join(f"{count:,} {kind} rows of {name}" for name, count in step.changed.items())
     return ", ".join(f"all of {name}" for name in step.ranges)
+
+
+def _relation(news: RelationNews, action: Action) -> str:
+    if news.unsure:
+        return "decided when run"
+    taken = f" and {plural(news.cursor.count, 'row')} before" if action == "rebuild" and news.cursor.follows else ""
+    return f"{plural(news.rows + news.late, 'row')}{taken}"

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 from icefield.cli import output
 from icefield.cli.output import Column
 from icefield.errors import few
-from icefield.run.events import BatchStarted, Event, PhaseStarted, RunBeside, RunOvertaken, TableOutcome, TableStarted
+from icefield.run.events import (
+    BatchStarted,
+    Event,
+    PhaseStarted,
+    RunBeside,
+    RunOvertaken,
+    TableOutcome,
+    TableStarted,
+    Warned,
+)
 from icefield.words import number, plural, seconds
 
 if TYPE_CHECKING:
@@ -92,8 +101,16 @@ def _tell(event: Event) -> None:
             _tell_of(event)
         case BatchStarted():
             output.note(f"{clock} batch {event.batch} ({event.number} of {event.of})")
+        case Warned():
+            warn(event)
         case TableStarted():
             pass
+
+
+def warn(event: Event) -> None:
+    """Shows a warning, and nothing else."""
+    if isinstance(event, Warned):
+        output.note(f"warning: {event.text}")
 
 
 def _tell_of(other: RunBeside) -> None:
@@ -134,6 +151,8 @@ class _Display:
                     self.batch = f"  batch {event.batch} ({event.number} of {event.of})"
                 case RunBeside():
                     _tell_of(event)
+                case Warned():
+                    warn(event)
 
     def render(self) -> RenderableType:
         from rich.console import Group  # noqa: PLC0415 - only a terminal needs it

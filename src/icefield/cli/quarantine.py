@@ -125,11 +125,17 @@ def _waiting(reader: Reader, name: str) -> dict[str, Any]:
 def _bad_rows(reader: Reader, name: str, chosen: str, limit: int) -> str:
     own = _own(reader, name)
     table = name.removesuffix(SUFFIX).replace("'", "''")
-    files = "SELECT NULL::BIGINT AS arrival, NULL::VARCHAR AS path WHERE false"
+    origins = ["SELECT NULL::BIGINT AS arrival, NULL::VARCHAR AS path, true AS has_lines WHERE false"]
     if "ops.files" in reader.pins:
-        files = f"SELECT arrival, any_value(path) AS path FROM ops.files WHERE \"table\" = '{table}' GROUP BY 1"
+        origins.append(f"SELECT arrival, any_value(path), true FROM ops.files WHERE \"table\" = '{table}' GROUP BY 1")
+    if "ops.offsets" in reader.pins:
+        origins.append(f"SELECT arrival, topic || '/' || partition, true FROM ops.offsets WHERE \"table\" = '{table}'")
+    if "ops.reads" in reader.pins:
+        origins.append(f"SELECT DISTINCT arrival, relation, false FROM ops.reads WHERE \"table\" = '{table}'")
+    files = " UNION ALL ".join(origins)
     return (
-        f"SELECT q.{own['reasons']} AS reasons, f.path AS file, q.{own['line']} AS line, q.{own['raw']} AS raw,"
+        f"SELECT q.{own['reasons']} AS reasons, f.path AS file,"
+        f" CASE WHEN f.has_lines IS NOT FALSE THEN q.{own['line']} END AS line, q.{own['raw']} AS raw,"
         f" q.{own['run']} AS run, q.{own['quarantined_at']} AS quarantined_at, {_values(reader, name)} AS values"
         f" FROM (SELECT * FROM {quoted(name)} WHERE {chosen}) q LEFT JOIN ({files}) f ON f.arrival = q.{own['arrival']}"
         f" ORDER BY q.{own['arrival']}, q.{own['line']} LIMIT {limit}"

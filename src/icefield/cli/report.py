@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from icefield.cli import output
 from icefield.cli.output import Column, Count
 from icefield.cli.plan import nothing_new
+from icefield.graph import READABLE
 from icefield.words import from_ms, plural, seconds, size
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def _nothing_replayed(one: Replayed) -> str:
 
 
 def _reason(check: CheckResult) -> str:
-    return "malformed" if check.check == "every line can be read" else check.check
+    return "malformed" if check.check == READABLE else check.check
 
 
 def _sorted(checks: list[CheckResult]) -> list[CheckResult]:
@@ -219,20 +220,29 @@ def _show_next(result: RunResult, project: Project, same: str) -> None:
     output.line(f'  icefield sql{same} "SELECT * FROM ops.runs ORDER BY started_at"')
 
 
-def as_data(result: RunResult, project: Project) -> dict[str, Any]:
-    """The report as JSON has it."""
+def as_data(result: RunResult, project: Project, earlier: Sequence[RunResult] = ()) -> dict[str, Any]:
+    """The report as JSON has it; `earlier` are the runs of batches that the same command took in before."""
     return {
         "run": result.run or None,
+        "runs": [one.run for one in (*earlier, result) if one.run],
         "status": result.status,
         "ok": result.ok,
         "seconds": round(result.seconds, 3),
         "phases": {phase: round(spent, 3) for phase, spent in result.phases.items()},
         "bytes": None if result.traffic is None else asdict(result.traffic),
         "published_at": None if result.published_ms is None else from_ms(result.published_ms),
-        "tables": [asdict(outcome) for outcome in result.tables],
+        "tables": [_outcome(outcome) for outcome in result.tables],
         "checks": [asdict(check) for check in result.checks],
         "replayed": [asdict(one) for one in result.replayed],
         "lake": {"path": str(project.profile.lake)},
         "log": result.log,
         "error": result.error,
+        "warnings": list(result.warnings),
     }
+
+
+def _outcome(outcome: TableOutcome) -> dict[str, Any]:
+    """A table as JSON has it: of its state the Iceberg snapshot."""
+    told = asdict(replace(outcome, state=None, lineage=None))
+    snapshot = outcome.state.version.snapshot if outcome.state is not None else None
+    return {**{key: value for key, value in told.items() if key not in ("state", "lineage")}, "snapshot": snapshot}

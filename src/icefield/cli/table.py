@@ -98,6 +98,7 @@ def _facts(pin: Pin, node: Node | None) -> dict[str, Any]:
         "promise": promise_of(node, meta.table_state(pin.table, pin.metadata)) if node else None,
         "inputs": list(node.inputs) if node else [],
         "tags": list(node.tags) if node else [],
+        "owners": list(node.owners) if node else [],
         "partitioned": _partitions(pin),
         "rows": seen["rows"],
         "bytes": seen["bytes"],

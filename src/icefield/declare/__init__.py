@@ -44,6 +44,8 @@ from icefield.declare.refresh import full as full
 from icefield.declare.registry import Location as Location
 from icefield.declare.registry import Registry as Registry
 from icefield.declare.registry import collecting as collecting
+from icefield.declare.relation_source import Jdbc as Jdbc
+from icefield.declare.relation_source import jdbc as jdbc
 from icefield.declare.settings import setting as setting
 from icefield.declare.sources import Frames as Frames
 from icefield.declare.sources import Source as Source
@@ -51,3 +53,8 @@ from icefield.declare.sources import frames as frames
 from icefield.declare.tables import Table as Table
 from icefield.declare.tables import declarations_of as declarations_of
 from icefield.declare.tables import table as table
+from icefield.declare.topic_sources import Debezium as Debezium
+from icefield.declare.topic_sources import Kafka as Kafka
+from icefield.declare.topic_sources import Topics as Topics
+from icefield.declare.topic_sources import debezium as debezium
+from icefield.declare.topic_sources import kafka as kafka

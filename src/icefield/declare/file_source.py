@@ -125,7 +125,7 @@ def files(
         null_values=texts("null_values", null_values),
         date_format=date_format,
         timestamp_format=timestamp_format,
-        aliases=_aliases(aliases or {}, parse_columns(schema) if schema else ()),
+        aliases=checked_aliases(aliases or {}, parse_columns(schema) if schema else ()),
     )
     refuse_clashes(source.schema, tuple(column.name for column in source.provenance))
     _refuse_wrong_batch(source)
@@ -197,7 +197,8 @@ def _parts(path: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _aliases(aliases: Mapping[str, Sequence[str]], columns: tuple[Column, ...]) -> dict[str, tuple[str, ...]]:
+def checked_aliases(aliases: Mapping[str, Sequence[str]], columns: tuple[Column, ...]) -> dict[str, tuple[str, ...]]:
+    """Former names of columns, each of a column that is declared."""
     names = {column.name for column in columns}
     for name in aliases:
         if name not in names:

@@ -57,6 +57,7 @@ class Registry:
 
 
 _current: ContextVar[Registry | None] = ContextVar("icefield_registry", default=None)
+_place: ContextVar[Location | None] = ContextVar("icefield_place", default=None)
 
 
 def current() -> Registry | None:
@@ -81,8 +82,20 @@ def collecting(*, root: Path | None = None, settings: Mapping[str, object] | Non
         )
 
 
+@contextmanager
+def located(place: Location) -> Iterator[None]:
+    """What is declared inside the block stands at that place: a file that is not Python's, which a call has read."""
+    token = _place.set(place)
+    try:
+        yield
+    finally:
+        _place.reset(token)
+
+
 def caller() -> Location:
     """The line of the author's file that is being executed."""
+    if (place := _place.get()) is not None:
+        return place
     frame = _author()
     if frame is None:
         return Location("<unknown>", 0)

@@ -30,6 +30,11 @@ class Source:
         return self.kind
 
     @property
+    def grows(self) -> bool:
+        """Whether rows are only ever added, so that a table that says nothing else appends them."""
+        return True
+
+    @property
     def provenance(self) -> tuple[Column, ...]:
         """The columns by which the source itself tells where a row came from."""
         return ()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
+#: The two forms that orchestrators and catalogs know.
+OWNER = re.compile(r"team:[\w.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 RESERVED_SCHEMAS = ("ops",)
 RESERVED_ENDINGS = ("__quarantine", "__changes", "__state")
 
@@ -49,8 +51,10 @@ class Table:
     partitioned_by: tuple[str, ...]
     volatile: tuple[str, ...]
     tags: tuple[str, ...]
+    owners: tuple[str, ...]
     max_rejected: Limit | None
     renamed: Mapping[str, str]
+    comments: Mapping[str, str]
     comment: str
     location: Location
 
@@ -72,13 +76,16 @@ def table(
     partitioned_by: Sequence[str] = (),
     volatile: Sequence[str] = (),
     tags: Sequence[str] = (),
+    owners: Sequence[str] = (),
     max_rejected: int | str | None = None,
     renamed: Mapping[str, str] | None = None,
+    comments: Mapping[str, str] | None = None,
 ) -> Callable[[F], F]:
     """Declare the table that a function makes; the function itself is returned unchanged.
 
-    `max_rejected=100` or `"5%"`: if checks reject more rows than that, the run fails. `renamed={"amount": "price"}`:
-    the column `amount` used to be called `price`, and keeps its stored values.
+    `owners=["ann@example.com", "team:finance"]`: whom to ask about it. `max_rejected=100` or `"5%"`: if checks reject
+    more rows than that, the run fails. `renamed={"amount": "price"}`: the column `amount` used to be called `price`,
+    and keeps its stored values. `comments={"amount": "in euros"}` describes columns where `columns=` does not.
     """
     location = caller()
     _must_be_a_name(name)
@@ -91,15 +98,17 @@ def table(
         name=name,
         source=source,
         inputs=_inputs(inputs),
-        refresh=refresh or (append() if source is not None else full()),
+        refresh=refresh or (append() if source is not None and source.grows else full()),
         checks=kept,
         otherwise=otherwise,
         columns=None if columns is None else parse_columns(columns),
         partitioned_by=tuple(str(parse_partition(part)) for part in texts("partitioned_by", partitioned_by)),
         volatile=texts("volatile", volatile),
         tags=texts("tags", tags),
+        owners=_owners(owners),
         max_rejected=limit_of("max_rejected", max_rejected),
         renamed=_renamed(renamed),
+        comments=_comments(comments),
         location=location,
     )
     return _waiting_for_its_function(name, location, build)
@@ -209,6 +218,18 @@ def _inputs(inputs: Mapping[str, Input] | None) -> dict[str, Input]:
     return dict(inputs)
 
 
+def _owners(owners: Sequence[str]) -> tuple[str, ...]:
+    found = texts("owners", owners)
+    for owner in found:
+        if not OWNER.fullmatch(owner):
+            raise InvalidOption(
+                f"owners holds {owner!r}, which is neither an e-mail address nor a team",
+                where=str(caller()),
+                remedy='write owners=["ann@example.com", "team:finance"]',
+            )
+    return found
+
+
 def _renamed(renamed: Mapping[str, str] | None) -> dict[str, str]:
     if renamed is None:
         return {}
@@ -227,6 +248,19 @@ def _renamed(renamed: Mapping[str, str] | None) -> dict[str, str]:
             remedy="map each new name to a different old name",
         )
     return dict(renamed)
+
+
+def _comments(comments: Mapping[str, str] | None) -> dict[str, str]:
+    if comments is None:
+        return {}
+    pairs = list(comments.items()) if isinstance(comments, Mapping) else [(comments, None)]
+    if not all(isinstance(column, str) and column and isinstance(comment, str) for column, comment in pairs):
+        raise InvalidOption(
+            f"comments={comments!r} does not map column names to texts",
+            where=str(caller()),
+            remedy='write comments={"amount": "in euros"}',
+        )
+    return dict(comments)
 
 
 def _a_source_in(inputs: Mapping[str, Input] | None) -> bool:

@@ -1,32 +1,46 @@
-"""Rows that are set aside, gathered into one scratch file with their bytes and reasons.
+"""Rows that are set aside: with their bytes, where they stood, why, and what becomes of them.
 
-They are few, and lie in scratch files already: Arrow gathers them in a fraction of the time that a query takes to be
-planned. They are handled in batches, so that memory does not grow with them where they are many.
+Those that were picked lie in scratch files already: Arrow gathers them in a fraction of the time that a query takes to
+be planned, in batches. Where they are more than a limit, Spark's tasks gather them, and none comes to the driver.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from icefield.engine.origin import ARRIVAL, FATE, IDENTITY, LINE, PROBLEM, RAW, REASONS, TRAVELLING
-from icefield.engine.scratch import keep
+from icefield.engine import limits
+from icefield.engine.origin import (
+    ARRIVAL,
+    FATE,
+    IDENTITY,
+    LINE,
+    MALFORMED,
+    PROBLEM,
+    RAW,
+    REASONS,
+    TRAVELLING,
+)
+from icefield.engine.scratch import Stored, keep, store
+from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
-    from icefield.engine.intake.port import Landed
-    from icefield.engine.scratch import Stored
+    from icefield.engine.intake.port import InSpark, Landed
 
 _BETWEEN = "\x1f"
 #: What a picked row is: kept, or failing a check of rows (which its own columns tell). Others number a `Verdict`.
@@ -61,6 +75,11 @@ class Judged:
         parts = (batch.filter(pa.array(decisions == KEPT)) for batch, decisions in self._batches())
         return keep(like.sparkSession, like.schema, parts, place)
 
+    @property
+    def gone(self) -> bool:
+        """Whether any row is not kept."""
+        return bool(np.any(self.decisions != KEPT))
+
     def passed(self) -> int:
         """How many rows fail no check of rows."""
         return int(np.count_nonzero(self.decisions != FAILING))
@@ -72,13 +91,87 @@ class Judged:
             at += len(batch)
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedBySpark:
+    """Rows that are not kept, each with its reasons and its fate, in a scratch folder."""
+
+    rows: Stored
+
+    @property
+    def gone(self) -> bool:
+        """Whether there are any."""
+        return self.rows.count() > 0
+
+    def set_aside(self) -> Iterator[pa.Table]:
+        """All of them, in batches."""
+        return self.rows.batches()
+
+
 def gather(
-    spark: SparkSession, output: StructType, judged: Judged | None, landed: Landed | None, place: Path
+    spark: SparkSession, output: StructType, judged: Judged | JudgedBySpark | None, landed: Landed | None, place: Path
 ) -> Stored:
     """Everything that is set aside: rows of the function's output by what was decided, and lines it never saw."""
-    rows = () if judged is None else (_with_bytes(rows, landed) for rows in judged.set_aside())
-    lines = () if landed is None else map(_malformed, landed.unreadable())
-    return keep(spark, _schema(output, has_lines=landed is not None), chain(rows, lines), place)
+    schema = _schema(output, has_lines=landed is not None)
+    by_tasks = isinstance(judged, JudgedBySpark) or (landed is not None and _are_many(landed.malformed))
+    far = landed.in_spark() if landed is not None and by_tasks else None
+    near: list[Iterable[pa.Table]] = []
+    frames: list[DataFrame] = []
+    if isinstance(judged, JudgedBySpark) and (landed is None or far is not None):
+        frames.append(_with_bytes_by_tasks(judged.rows.frame, far))
+    elif judged is not None:
+        near.append(_with_bytes(rows, landed) for rows in judged.set_aside())
+    if far is not None and landed is not None and _are_many(landed.malformed):
+        frames.append(_malformed_by_spark(far.unreadable))
+    elif landed is not None:
+        near.append(map(_malformed, landed.unreadable()))
+    if not frames:
+        return keep(spark, schema, chain(*near), place)
+    if near:
+        frames.append(keep(spark, schema, chain(*near), place / "near").frame)
+    return _stored(frames, schema, landed, place / "all")
+
+
+def _are_many(rows: int) -> bool:
+    return rows > limits.LIMITS.driver_rejects
+
+
+def _stored(frames: Sequence[DataFrame], schema: StructType, landed: Landed | None, place: Path) -> Stored:
+    """All frames in one folder; columns that one lacks are NULL."""
+    try:
+        return store(reduce(lambda a, b: a.unionByName(b), [_fitted(frame, schema) for frame in frames]), place)
+    except PySparkException:
+        if landed is not None:
+            landed.require_unchanged()  # a task may have failed to find bytes that are no longer there
+        raise
+
+
+def _fitted(frame: DataFrame, schema: StructType) -> DataFrame:
+    given = set(frame.columns)
+    columns = [F.col(quoted(field.name)) if field.name in given else F.lit(None) for field in schema]
+    return frame.select(*(c.cast(f.dataType).alias(f.name) for c, f in zip(columns, schema, strict=True)))
+
+
+def _with_bytes_by_tasks(rows: DataFrame, far: InSpark | None) -> DataFrame:
+    """Rows with their bytes; in the order of arrival, so that a task reads few files, each from its beginning on."""
+    if far is None or not set(IDENTITY) <= set(rows.columns):
+        return rows
+    with_raw = StructType([*rows.schema.fields, StructField(RAW, BinaryType())])
+    return rows.repartitionByRange(*IDENTITY).sortWithinPartitions(*IDENTITY).mapInArrow(_adding(far.raw), with_raw)
+
+
+def _adding(raw: Callable[[pa.Table], pa.Array]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task does: it holds nothing but `raw`, which is sent to it."""
+
+    def added(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            yield from rows.append_column(RAW, raw(rows.select(list(IDENTITY)))).to_batches()
+
+    return added
+
+
+def _malformed_by_spark(lines: DataFrame) -> DataFrame:
+    return lines.withColumns({REASONS: F.array(PROBLEM), FATE: F.lit("quarantine")})
 
 
 def _schema(output: StructType, *, has_lines: bool) -> StructType:
@@ -110,6 +203,8 @@ def _with_bytes(rows: pa.Table, landed: Landed | None) -> pa.Table:
 
 def count_told(rows: Stored) -> list[tuple[list[str], str, int]]:
     """Reasons (together, where a row has several), fate, and how many rows have them."""
+    if _are_many(rows.count()):
+        return _counted_by_spark(rows.frame)
     told = rows.arrow([REASONS, FATE])
     joined = pc.binary_join(told[REASONS].cast(pa.list_(pa.string())), _BETWEEN)
     counted = (
@@ -118,12 +213,25 @@ def count_told(rows: Stored) -> list[tuple[list[str], str, int]]:
     return [(row["reasons"].split(_BETWEEN), row["fate"], row["count_all"]) for row in counted.to_pylist()]
 
 
+def _counted_by_spark(rows: DataFrame) -> list[tuple[list[str], str, int]]:
+    """The same; what exactly is wrong with a line is left out, since every line may have something else."""
+    short = F.transform(
+        F.col(REASONS), lambda reason: F.when(reason.startswith(f"{MALFORMED}: "), MALFORMED).otherwise(reason)
+    )
+    counted = rows.groupBy(short.alias(REASONS), FATE).count().collect()
+    return [(row[REASONS], row[FATE], row["count"]) for row in counted]
+
+
 def to_quarantine(bad: Stored, run: str, started_ms: int, place: Path) -> Stored:
     """What goes to quarantine: the row, its bytes, why, by which run, and its origin."""
     own = [field for field in bad.frame.schema if not field.name.startswith("_icefield")]
     names = quarantine_names([field.name for field in own])
     schema = StructType([*own, *(StructField(names[name], kind) for name, kind in _TOLD.items())])
     known = {RAW: names["raw"], REASONS: names["reasons"], LINE: names["line"], ARRIVAL: names["arrival"]}
+    if _are_many(bad.count()):
+        rows = bad.frame.where(F.col(FATE) == "quarantine").withColumnsRenamed(known)
+        told = {names["run"]: F.lit(run), names["quarantined_at"]: F.timestamp_millis(F.lit(started_ms))}
+        return store(_fitted(rows.withColumns(told), schema), place)
 
     def waiting() -> Iterator[pa.Table]:
         for batch in bad.batches():

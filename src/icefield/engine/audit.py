@@ -22,6 +22,7 @@ from icefield.engine.quality import SPLITTING, failing_checks
 from icefield.engine.references import Held, missing
 from icefield.engine.repeats import Keys, repeated_rows
 from icefield.engine.sql import quoted
+from icefield.graph import READABLE
 from icefield.words import lasting
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def split_results(node: Node, failures: Mapping[str, int]) -> list[CheckResult]:
     results = []
     malformed = sum(count for reason, count in failures.items() if reason.startswith("malformed"))
     if node.source is not None:
-        results.append(_split_result(node, "every line can be read", "row", "quarantine", malformed))
+        results.append(_split_result(node, READABLE, "row", "quarantine", malformed))
     for check in (*node.row_checks, *node.table_checks):
         if check.otherwise in SPLITTING:
             results.append(
@@ -84,7 +85,7 @@ def rejected_result(node: Node, rejected: int, kept: int, waiting: Callable[[], 
     return [
         CheckResult(
             table=node.name,
-            check=f"at most {limit} rejected",
+            check=node.rejected_check,
             kind="rejected",
             otherwise="fail",
             status="passed" if fine else "failed",

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
+from icefield.engine import limits
 from icefield.engine.aside import quarantine_names, to_quarantine
 from icefield.engine.changes import NUMBER, change_of, numbered
 from icefield.engine.clock import spent
@@ -28,7 +29,7 @@ from icefield.engine.repair import discard, mend
 from icefield.engine.replacing import Came, Went
 from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import Moves, Seen
-from icefield.engine.sql import quoted
+from icefield.engine.sql import quoted, text
 from icefield.engine.tables import Published
 from icefield.engine.update import Updated
 from icefield.failpoint import failpoint
@@ -61,7 +62,8 @@ def correct(stage: Stage, node: Node, step: Step, state: TableState, landed: Lan
     if any(isinstance(field.dataType, MapType) for field in work.published.schema):
         return f"{step.reason}, and rows with MAP columns cannot be told apart"
     if node.name in stage.replayed:
-        return work.replay() if landed is None or not landed.count else f"{step.reason}: all at once"
+        moved = isinstance(step.news, FilesNews) and step.news.moved  # a file that went, or is empty now, has no rows
+        return f"{step.reason}: all at once" if moved or (landed is not None and landed.count) else work.replay()
     return work.of_inputs() if landed is None else work.of_files(landed)
 
 
@@ -72,6 +74,23 @@ class _Applied:
     change: Stored
     added: int
     removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Files whose rows may leave; `whole`: all of their rows do, since none of them is read again."""
+
+    files: tuple[str, ...]
+    whole: bool
+
+    @property
+    def condition(self) -> Column:
+        return F.col("source_file").isin(*self.files)
+
+    @property
+    def sql(self) -> str:
+        """The same as SQL."""
+        return f"source_file IN ({', '.join(map(text, self.files))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +130,24 @@ class _Correction:
         with spent("check"):
             if why := self._taken_by_later_rows(split, old, orders):
                 return f"{self.step.reason}, and {why}"
-        before = self.published.where(F.col("source_file").isin(sorted(leaving)))
+        origin = _Origin(tuple(sorted(leaving)), whole=not news.changed)
+        before = self.published.where(origin.condition)
         gone = {orders[path] for path in leaving}
-        found = self._changed(before, visible(split.good), F.col("source_file").isin(sorted(leaving)), gone, split)
+        found = self._changed(before, visible(split.good), origin, gone, split)
         if isinstance(found, str):
             return found
-        split.require_nothing_lost(self.node, *self._written(found, split, before, landed))
+        held = found.removed if origin.whole else before.count()
+        split.require_nothing_lost(self.node, found.added - found.removed + held - found.freed, landed.count)
         return found
 
-    def _written(self, found: Updated, split: Split, before: DataFrame, landed: Landed) -> tuple[int, int]:
-        """How many rows of what was read are in the table now, and how many were read."""
-        return found.added - found.removed + before.count() - found.freed, landed.count
-
     def _changed(
-        self, before: DataFrame, after: DataFrame, near: Column, gone: Collection[int], split: Split
+        self, before: DataFrame, after: DataFrame, origin: _Origin, gone: Collection[int], split: Split
     ) -> Updated | str:
-        change = self._difference(before, after)
+        change = self._swap(before, after) if origin.whole else self._difference(before, after)
         freed = self._freed(change, gone)
         if isinstance(freed, str):
             return freed
-        applied = self._apply(change, freed, near)
+        applied = self._apply(change, freed, origin)
         if isinstance(applied, str):
             return applied
         written = self._write_quarantine(gone, freed, split)
@@ -175,17 +192,24 @@ class _Correction:
     # -- what goes and what comes
 
     def _difference(self, before: DataFrame, after: DataFrame) -> Stored:
-        require_same_columns(self.node, self.published.schema, after.schema)
-        like = self.published.schema
-        typed = [
-            frame.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like))
-            for frame in (before, after)
-        ]
-        with spent("compute"):
-            number = self.state.version.number + 1
-            return store(numbered(difference(*typed), number), self.scratch / "difference")
+        return self._stored(difference(*self._typed(before, after)))
 
-    def _apply(self, change: Stored, freed: pa.Table | None, near: Column | None) -> _Applied | str:
+    def _swap(self, before: DataFrame, after: DataFrame) -> Stored:
+        """The same where no row of one is in the other, so that nothing needs to be compared."""
+        gone, came = self._typed(before, after)
+        return self._stored(gone.withColumn(CHANGE, F.lit(REMOVED)).unionByName(came.withColumn(CHANGE, F.lit(ADDED))))
+
+    def _typed(self, before: DataFrame, after: DataFrame) -> list[DataFrame]:
+        like = self.published.schema
+        require_same_columns(self.node, like, after.schema)
+        columns = [F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like]
+        return [before.select(*columns), after.select(*columns)]
+
+    def _stored(self, change: DataFrame) -> Stored:
+        with spent("compute"):
+            return store(numbered(change, self.state.version.number + 1), self.scratch / "difference")
+
+    def _apply(self, change: Stored, freed: pa.Table | None, origin: _Origin | None) -> _Applied | str:
         """Takes rows out of the table and adds others; why not, if one of them is not there."""
         tables = self.stage.tables
         sides = change.arrow([CHANGE])[CHANGE]
@@ -207,24 +231,27 @@ class _Correction:
             added += freed.num_rows
             came = change.frame.where(F.col(CHANGE) == ADDED).drop(CHANGE, NUMBER)
         failpoint("stage.before-write", self.name)
-        if removed:
-            stay = self._taken_out(change.frame.where(F.col(CHANGE) == REMOVED).drop(CHANGE, NUMBER), near)
+        if removed and origin is not None and origin.whole:
+            with spent("write"):
+                tables.delete(self.name, origin.sql)
+        elif removed:
+            stay = self._taken_out(change.frame.where(F.col(CHANGE) == REMOVED).drop(CHANGE, NUMBER), origin)
             if isinstance(stay, str):
                 tables.branch.prepare(self.name)
                 return stay
             came = came.unionByName(stay)
-        if added or removed:
+        if added or (removed and not (origin is not None and origin.whole)):
             with spent("write"):
                 tables.append(self.name, came)
         if self.name in self.stage.followed and (added or removed):
             tables.told[self.name] = change.frame
         return _Applied(change, added, removed)
 
-    def _taken_out(self, gone: DataFrame, near: Column | None) -> DataFrame | str:
+    def _taken_out(self, gone: DataFrame, origin: _Origin | None) -> DataFrame | str:
         """Removes rows from the table; of those of which some copies are to stay, these are what comes back."""
         distinct = store(gone.distinct(), self.scratch / "gone")
         keys = KeySet(tuple(gone.columns), distinct, distinct.count())
-        stored = self.published if near is None else self.published.where(near)
+        stored = self.published if origin is None else self.published.where(origin.condition)
         with spent("compute"):
             left = store(difference(gone, keys.restrict(stored)), self.scratch / "left")
         sides = left.arrow([CHANGE])[CHANGE]
@@ -258,18 +285,23 @@ class _Correction:
         _, unique = splitting(self.node)
         if not unique or split.bad is None or old is None:
             return ""
-        corrected = set(self._corrected)
         for check in unique:
-            late = split.bad.arrow([*check.columns, ARRIVAL, REASONS])
-            late = late.filter(
-                pc.and_(
-                    pc.is_in(late[ARRIVAL], value_set=pa.array(sorted(corrected), pa.int64())),
-                    pc.equal(pc.list_element(late[REASONS].combine_chunks(), 0), check.name),
-                )
-            )
+            late = self._late(check, split.bad)
+            if late.num_rows > limits.LIMITS.driver_rejects:
+                return f"{late.num_rows:,} corrected rows repeat a key"
             if late.num_rows and self._arrived_later(check, late, old, orders):
                 return f"a corrected row has the {', '.join(check.columns)} of a row that arrived later"
         return ""
+
+    def _late(self, check: Unique, bad: Stored) -> pa.Table:
+        """Rows of corrected files that were set aside because they repeat a key: these keys, and their arrival."""
+        names, corrected = [*check.columns, ARRIVAL], pa.array(sorted(self._corrected), pa.int64())
+        found = []
+        for rows in bad.batches([*names, REASONS]):
+            first = pc.list_element(rows[REASONS].combine_chunks(), 0)
+            of_check = pc.and_(pc.is_in(rows[ARRIVAL], value_set=corrected), pc.equal(first, check.name))
+            found.append(rows.filter(of_check).select(names))
+        return pa.concat_tables(found)
 
     @property
     def _corrected(self) -> list[int]:
@@ -298,30 +330,34 @@ class _Correction:
     def _freed(self, change: Stored, gone: Collection[int]) -> pa.Table | str | None:
         """Rows that wait because of a key that leaves: the first of each comes in its place."""
         _, unique = splitting(self.node)
-        quarantine = self._quarantine()
-        if not unique or quarantine is None:
-            return None
-        found = None
+        quarantine, found = self._quarantine(), None
         for check in unique:
-            told = change.arrow([CHANGE, *check.columns])
-            left, came = (
-                told.filter(pc.equal(told[CHANGE], side)).select(list(check.columns)) for side in (REMOVED, ADDED)
-            )
-            if not left.num_rows:
+            free, moved = _left_keys(change, check)
+            if not (free.num_rows or moved.num_rows):
                 continue
-            waiting = self._waiting_for(check, left, came, quarantine, gone)
+            if check.otherwise == "drop" or self._has_discards:
+                return f"{self.step.reason}, and a row that is gone may have a key that leaves"
+            if quarantine is None:
+                continue
+            if self._waiting_for(check, moved, quarantine, gone).num_rows:
+                return f"{self.step.reason}, and a row waits that arrived before the one that has its key now"
+            waiting = self._waiting_for(check, free, quarantine, gone)
             if waiting.num_rows and (len(unique) > 1 or found is not None):
                 return f"{self.step.reason}, and rows wait for several keys"
             found = waiting if waiting.num_rows else found
         return found
 
-    def _waiting_for(
-        self, check: Unique, left: pa.Table, came: pa.Table, quarantine: DataFrame, gone: Collection[int]
-    ) -> pa.Table:
+    @property
+    def _has_discards(self) -> bool:
+        decided = self.stage.decided.get(self.name)
+        return decided is not None and bool(decided.of("discard"))
+
+    def _waiting_for(self, check: Unique, left: pa.Table, quarantine: DataFrame, gone: Collection[int]) -> pa.Table:
+        """The first of the rows that wait for each of these keys."""
         names, own = list(check.columns), self._own()
-        again = {tuple(row.values()) for row in came.to_pylist()}
-        free = [row for row in left.to_pylist() if tuple(row.values()) not in again]
-        keys = self._keys(check, pa.Table.from_pylist(free, schema=left.schema))
+        if not left.num_rows:
+            return left
+        keys = self._keys(check, left)
         waiting = quarantine.where(F.array_contains(own["reasons"], check.name))
         if gone:
             waiting = waiting.where(~F.col(own["arrival"]).isin(sorted(gone)))
@@ -433,3 +469,18 @@ class _Correction:
             if rows.num_rows and not self._keys(check, rows).restrict(self.published.select(*names)).isEmpty():
                 return True
         return False
+
+
+def _left_keys(change: Stored, check: Unique) -> tuple[pa.Table, pa.Table]:
+    """Keys that no row has any more, and keys that a row of another file has now: one that waits may be older."""
+    names = list(check.columns)
+    told = change.arrow(list(dict.fromkeys([CHANGE, *names, "source_file"])))
+    left, came = (told.filter(pc.equal(told[CHANGE], side)) for side in (REMOVED, ADDED))
+    now = {tuple(row[name] for name in names): row["source_file"] for row in came.to_pylist()}
+    places: dict[bool, list[int]] = {True: [], False: []}
+    for at, row in enumerate(left.to_pylist()):
+        key = tuple(row[name] for name in names)
+        if key not in now or now[key] != row["source_file"]:
+            places[key not in now].append(at)
+    keys = left.select(names)
+    return keys.take(pa.array(places[True], pa.int64())), keys.take(pa.array(places[False], pa.int64()))

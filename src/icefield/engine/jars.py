@@ -35,17 +35,19 @@ USER_AGENT = "icefield"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jar:
-    """One jar, pinned to the byte."""
+    """One jar, pinned to the byte; or another file of a Maven repository, by its classifier and extension."""
 
     group: str
     artifact: str
     version: str
     sha256: str
+    classifier: str = ""
+    extension: str = "jar"
 
     @property
     def file_name(self) -> str:
         """The name it has in any Maven repository and in the cache."""
-        return f"{self.artifact}-{self.version}.jar"
+        return "-".join(filter(None, [self.artifact, self.version, self.classifier])) + f".{self.extension}"
 
     @property
     def repository_path(self) -> str:
@@ -66,6 +68,14 @@ PINNED = (
         version="3.53.4.0",
         sha256="bcb1f51e36f940867e83342f9efbf5968ac44a6bef4d397bb4af7b17b45cd2fb",
     ),
+)
+
+#: Fetched where a project reads from Postgres.
+POSTGRES = Jar(
+    group="org.postgresql",
+    artifact="postgresql",
+    version="42.7.7",
+    sha256="157963d60ae66d607e09466e8c0cdf8087e9cb20d0159899ffca96bca2528460",
 )
 
 Progress = Callable[[Jar, int, int], None]
@@ -256,10 +266,11 @@ def _print_progress(jar: Jar, done: int, total: int) -> None:
         sys.stderr.write(f"  {jar.file_name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB\n")
 
 
-def main() -> int:
-    """`python -m icefield.engine.jars`: fill the cache, or say what is in the way."""
+def main(arguments: Sequence[str] = ()) -> int:
+    """`python -m icefield.engine.jars [postgres]`: fill the cache, or say what is in the way."""
+    wanted = (*PINNED, POSTGRES) if "postgres" in arguments else PINNED
     try:
-        for path in ensure_jars(progress=_print_progress):
+        for path in ensure_jars(wanted, progress=_print_progress):
             sys.stdout.write(f"{path}\n")
     except IcefieldError as error:
         sys.stderr.write(f"{error}\n")
@@ -268,4 +279,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampNTZType
+from pyspark.sql.types import IntegralType, TimestampType
 
 from icefield.declare import Keyed
+from icefield.engine.pruning import LISTED, between, literal, spans, told_by, within
 from icefield.engine.repeats import SMALL, key_codes, small
 from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import are_plain
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 #: Of more keys than this not even the hashes are sent to everyone.
 SIEVED = 4_000_000
 _HASH = "_icefield_hash"
-#: Up to so many values of a key are listed in a condition, so that files without any of them are not even opened.
-_LISTED = 200
 
 
 def key_of(node: Node, edge: Edge, columns: Sequence[str]) -> dict[str, str]:
@@ -75,7 +74,7 @@ class KeySet:
         if not SMALL < self.count <= SIEVED or expressions != {name: quoted(name) for name in self.names}:
             return rows
         kinds = [{name: frame.schema[name].dataType for name in self.names} for frame in (rows, self.stored.frame)]
-        if kinds[0] != kinds[1] or not are_plain(rows.schema, self.names):
+        if kinds[0] != kinds[1] or not are_plain(rows.schema, self.names, times=True):
             return rows
         hashed = F.xxhash64(*(F.col(quoted(name)) for name in self.names))
         hashes = self.stored.frame.select(hashed.alias(_HASH))
@@ -93,7 +92,7 @@ class KeySet:
     @property
     def plain(self) -> bool:
         """Whether Arrow compares them as Spark does."""
-        return are_plain(self.stored.frame.schema, self.names)
+        return are_plain(self.stored.frame.schema, self.names, times=True)
 
     def among(self, rows: pa.Table) -> pa.Array:
         """Which rows have one of these keys; for plain ones. NULL is a key like any other."""
@@ -117,8 +116,22 @@ class KeySet:
             rows = self._values().group_by(list(self.names)).aggregate([]).to_pylist()
         except OverflowError:
             return None
-        each = [[F.col(quoted(n)).eqNullSafe(_literal(row[n], kinds[n])) for n in self.names] for row in rows]
+        each = [[F.col(quoted(n)).eqNullSafe(literal(row[n], kinds[n])) for n in self.names] for row in rows]
         return reduce(lambda a, b: a | b, [reduce(lambda a, b: a & b, pairs) for pairs in each])
+
+    def near(self) -> str:
+        """What holds for all rows of a table `t` that have one of these keys, as SQL; "" where there is nothing."""
+        if self.count > _TELLING:
+            return ""
+        told = []
+        for name in self.names:
+            kind, values = self.stored.frame.schema[name].dataType, self.stored.arrow([name])[name]
+            if isinstance(kind, TimestampType) and not values.null_count:
+                told.append(within(f"t.{quoted(name)}", spans(values, 0, 0)))
+            elif isinstance(kind, IntegralType) and not values.null_count:
+                span = pc.min_max(values)
+                told.append(f"t.{quoted(name)} BETWEEN {span['min']} AND {span['max']}")
+        return " AND ".join(told)
 
     def _side(self) -> DataFrame:
         renamed = [F.col(quoted(name)).alias(f"_icefield_key_{n}") for n, name in enumerate(self.names)]
@@ -133,75 +146,31 @@ class KeySet:
 
         Whole files and row groups are passed over by them.
         """
-        known = {quoted(name): name for name in rows.columns}
-        plain = {name: known[text] for name, text in expressions.items() if text in known}
-        if not plain:
-            return rows, False
         if self.count > _TELLING:
-            return self._spanned(rows, plain), False
-        values = self.stored.arrow(list(plain))
-        listed = []
-        for name, column in plain.items():
-            if (told := _condition(F.col(quoted(column)), values[name])) is not None:
-                rows = rows.where(told.column)
-                listed.append(told.exact)
-        return rows, len(self.names) == 1 and listed == [True]
+            known = {quoted(name): name for name in rows.columns}
+            return self._spanned(
+                rows, {name: known[text] for name, text in expressions.items() if text in known}
+            ), False
+        values, kinds = self._values(), self.stored.frame.schema
+        exact = []
+        for name, expression in expressions.items():
+            if (told := told_by(expression, values[name], kinds[name].dataType, rows.schema)) is not None:
+                rows = rows.where(told.condition)
+                exact.append(told.exact)
+        return rows, len(self.names) == 1 and exact == [True]
 
     def _spanned(self, rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
         """The rows between the least and the greatest of many keys."""
         for name, column in columns.items():
             same = rows.schema[column].dataType == self.stored.frame.schema[name].dataType
-            if same and are_plain(rows.schema, [column]):
-                span = self.stored.span(name)
-                rows = rows if span is None else rows.where(_between(F.col(quoted(column)), *span))
+            if same and are_plain(rows.schema, [column], times=True):
+                span, kind = self.stored.span(name), rows.schema[column].dataType
+                rows = rows if span is None else rows.where(between(F.col(quoted(column)), *span, kind))
         return rows
-
-
-def _literal(value: Any, kind: DataType | None = None) -> Column:
-    """A value for Spark; one of time as text: else it would be one of the machine's own zone, or of Java's calendar."""
-    if isinstance(value, dt.datetime):
-        at = value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
-        told = at.replace(tzinfo=None).isoformat(" ", "microseconds")
-        return F.expr(f"TIMESTAMP_NTZ '{told}'" if isinstance(kind, TimestampNTZType) else f"TIMESTAMP '{told}Z'")
-    if isinstance(value, dt.date):
-        return F.expr(f"DATE '{value.isoformat()}'")
-    return F.lit(value)
 
 
 #: More keys than this are not looked at one by one: they are all over the place.
 _TELLING = 1_000_000
-
-
-def _between(column: Column, least: Any, greatest: Any) -> Column:
-    return column.between(_literal(least), _literal(greatest))
-
-
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    column: Column
-    exact: bool
-
-
-def _condition(column: Column, values: pa.ChunkedArray) -> _Condition | None:
-    """What holds for a column whose value is one of these; exact: and for no other."""
-    kind = values.type
-    known = (pa.types.is_integer(kind), pa.types.is_date(kind), pa.types.is_decimal(kind), pa.types.is_string(kind))
-    if not any(known):
-        return None
-    present = values.drop_null()
-    if len(present) == 0:
-        return _Condition(column.isNull(), exact=True)
-    distinct = pc.unique(present)
-    listed = len(distinct) <= _LISTED
-    try:
-        if listed:
-            told = column.isin([_literal(value.as_py()) for value in distinct])
-        else:
-            span = pc.min_max(distinct)
-            told = _between(column, span["min"].as_py(), span["max"].as_py())
-    except OverflowError:  # Python has no year after 9999
-        return None
-    return _Condition(told | column.isNull() if values.null_count else told, exact=listed)
 
 
 def listed(rows: Stored, names: Sequence[str]) -> str:
@@ -209,7 +178,7 @@ def listed(rows: Stored, names: Sequence[str]) -> str:
     found: list[str] = []
     for name in names:
         kind = rows.frame.schema[name].dataType
-        if len(found) == _CONDITIONS or rows.count() > _LISTED or not are_plain(rows.frame.schema, [name]):
+        if len(found) == _CONDITIONS or rows.count() > LISTED or not are_plain(rows.frame.schema, [name]):
             continue
         values = rows.arrow([name])[name]
         present = sorted(set(values.drop_null().to_pylist()))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +17,31 @@ class Limits:
     driver_bytes: int = 1 << 30
     #: How much of a file a worker reads at a time.
     split_bytes: int = 32 << 20
+    #: Messages of topics that the driver reads, and how many bytes these may have; more are read by Spark's tasks.
+    driver_messages: int = 200_000
+    driver_message_bytes: int = 256 << 20
+    #: How many messages a worker reads at a time.
+    split_messages: int = 200_000
+    #: So many rows, of so many bytes in all, travel to Spark inside of a query; more by a file.
+    local_rows: int = 50_000
+    local_bytes: int = 32 << 20
+    #: Rejected rows that the driver gathers; more are decided about and gathered by Spark's tasks.
+    driver_rejects: int = 100_000
+    #: Rows of which the driver reads single columns for checks; of more, Spark compares them.
+    compared_rows: int = 20_000_000
+    #: The same on a cluster, whose driver is to hold no more where there are more rows.
+    compared_on_cluster: int = 100_000
 
 
 LIMITS = Limits()
+
+
+def is_local(master: str) -> bool:
+    """Whether Spark works in the driver's own process."""
+    return master.startswith("local")
+
+
+def compared_rows(spark: SparkSession) -> int:
+    """Rows of which the driver reads single columns."""
+    local = is_local(spark.conf.get("spark.master") or "local")
+    return LIMITS.compared_rows if local else LIMITS.compared_on_cluster

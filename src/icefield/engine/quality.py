@@ -17,23 +17,24 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from icefield.declare import Unique
-from icefield.engine.aside import FAILING, KEPT, Judged, Verdict, count_told, gather
+from icefield.engine import limits
+from icefield.engine.aside import FAILING, KEPT, Judged, JudgedBySpark, Verdict, count_told, gather
+from icefield.engine.folders import Folder
 from icefield.engine.origin import FATE, IDENTITY, REASONS, short_reason, visible
 from icefield.engine.promises.spark_plans import hands_through
 from icefield.engine.repair import discard, mend
-from icefield.engine.repeats import Keys, flagged, hashes_of, late, small
+from icefield.engine.repeats import Hashes, Keys, flagged, late, marked_late, small
 from icefield.engine.scratch import store
 from icefield.engine.sql import quoted, text
 from icefield.engine.tables import FEW_ROWS
 from icefield.errors import RowsLost
-from icefield.lake.numbers import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from icefield.declare import RowCheck
     from icefield.engine.intake.port import Known, Landed
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 SPLITTING = ("quarantine", "drop")
 _FAILED = "_icefield_failed"
 _MARKS = (_FAILED, REASONS, FATE)
+#: Which `unique` check a row repeats a key of, where Spark decides.
+_LATE, _IS_LATE = "_icefield_late", "_icefield_is_late"
 
 
 @dataclass(slots=True)
@@ -116,21 +119,20 @@ def split(
     passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS)
     result = Split(good=passing, passed=passing.count, unfit=decided.unfit if decided else frozenset())
     result.mended = mended
-    few = landed is not None and landed.count <= FEW_ROWS
+    few = landed is not None and landed.count <= min(FEW_ROWS, limits.LIMITS.driver_rejects)
     picked = None
     if row_checks or unique_checks or few:
         untouched = None if replayed or landed is None else landed
         repeats = [_Late(check, n, passing, untouched, old, scratch, few=few) for n, check in enumerate(unique_checks)]
-        picked = _Picked(marked, repeats, scratch / "picked", everything=few)
+        picked = _picked(marked, repeats, scratch / "picked", everything=few)
         result.duplicates = sum(one.count for one in repeats)
-        if few:  # all of them are evaluated, and only once
-            result.stored = picked.judged.kept(visible(passing), scratch / "kept")
-            result.good, result.passed = result.stored.frame, picked.judged.passed
+        if few and isinstance(picked, Judged):  # all of them are evaluated, and only once
+            result.stored = picked.kept(visible(passing), scratch / "kept")
+            result.good, result.passed = result.stored.frame, picked.passed
         else:
             result.good = reduce(lambda rows, one: one.taken_out_of(rows), repeats, passing)
     if (picked and picked.gone) or (landed and landed.malformed):
-        judged = picked.judged if picked else None
-        result.bad = gather(output.sparkSession, output.schema, judged, landed, scratch / "aside")
+        result.bad = gather(output.sparkSession, output.schema, picked, landed, scratch / "aside")
         if decided is not None and decided.of("discard"):
             result.bad = store(discard(result.bad.frame, decided, output.schema, scratch), scratch / "bad")
         _count(result, count_told(result.bad))
@@ -170,31 +172,36 @@ def _at_hand(landed: Landed, check: Unique, output: DataFrame) -> Known | None:
     return known if hands_through(landed.rows, output, check.columns[0]) else None
 
 
-class _Picked:
-    """The few rows that fail a check or may repeat a key, found in one pass over all of them.
+def _picked(marked: DataFrame, late: Sequence[_Late], place: Path, *, everything: bool) -> Judged | JudgedBySpark:
+    """The few rows that fail a check or may repeat a key, found in one pass over all of them, and what was decided.
 
-    `everything`: where all rows are few, all of them, with what was decided about each.
+    `everything`: where all rows are few, all of them. Where those that are picked are many, Spark decides.
     """
+    rows = marked
+    if not everything:
+        for one in late:
+            rows = one.flag(rows)
+        rows = rows.where(" OR ".join([_FAILED, *(one.flag_name for one in late)]))
+    stored = store(rows.select(*(quoted(column) for column in marked.columns)), place)
+    if stored.count() > limits.LIMITS.driver_rejects:
+        return _judged_by_spark(stored, late, place.with_name("judged"))
+    keys = {column for one in late for column in one.check.columns}
+    table = stored.arrow([_FAILED, *(dict.fromkeys([*IDENTITY, *keys]) if late else [])])
+    decisions = np.where(table[_FAILED].to_numpy(), FAILING, KEPT)
+    for number, one in enumerate(late):
+        decisions[one.decide(marked.schema, table, decisions == KEPT)] = number
+    return Judged(stored, decisions, [one.verdict for one in late])
 
-    def __init__(self, marked: DataFrame, late: Sequence[_Late], place: Path, *, everything: bool) -> None:
-        rows = marked
-        if not everything:
-            for one in late:
-                rows = one.flag(rows)
-            rows = rows.where(" OR ".join([_FAILED, *(one.flag_name for one in late)]))
-        stored = store(rows.select(*(quoted(column) for column in marked.columns)), place)
-        keys = {column for one in late for column in one.check.columns}
-        table = stored.arrow([_FAILED, *(dict.fromkeys([*IDENTITY, *keys]) if late else [])])
-        decisions = np.where(table[_FAILED].to_numpy(), FAILING, KEPT)
-        for number, one in enumerate(late):
-            decisions[one.decide(marked.schema, table, decisions == KEPT)] = number
-        verdicts = [Verdict(one.check.name, str(one.check.otherwise)) for one in late]
-        self.judged = Judged(stored, decisions, verdicts)
 
-    @property
-    def gone(self) -> bool:
-        """Whether any row is not kept."""
-        return bool(np.any(self.judged.decisions != KEPT))
+def _judged_by_spark(picked: Stored, late: Sequence[_Late], place: Path) -> JudgedBySpark:
+    rows = picked.frame.withColumn(_LATE, F.lit(None).cast("int"))
+    for number, one in enumerate(late):
+        rows = one.mark(rows, ~F.col(_FAILED) & F.col(_LATE).isNull(), number)
+    aside = store(rows.where(f"{_FAILED} OR {_LATE} IS NOT NULL"), place)
+    counts = {row[_LATE]: row["count"] for row in aside.frame.groupBy(_LATE).count().collect()} if late else {}
+    for number, one in enumerate(late):
+        one.found(aside.frame.where(F.col(_LATE) == number), counts.get(number, 0))
+    return JudgedBySpark(aside)
 
 
 class _Late:
@@ -212,31 +219,41 @@ class _Late:
         few: bool,
     ) -> None:
         self.check = check
+        self.verdict = Verdict(check.name, str(check.otherwise))
         self.flag_name = f"_icefield_suspect_{number}"
         self.count = 0
-        self._folder = scratch / f"unique-{number}"
+        self._folder, self._spark = scratch / f"unique-{number}", passing.sparkSession
         keys = Keys(passing, check.columns, self._folder)
         looked_up = landed is not None and (old is None or old.can_be_read)
         at_hand = _at_hand(landed, check, passing) if landed is not None and looked_up else None
         if at_hand is not None and landed is not None:
-            self._value, self._wanted = F.col(quoted(check.columns[0])).cast("bigint"), at_hand.repeated
+            self._value, self._wanted = F.col(quoted(check.columns[0])).cast("bigint"), Hashes(at_hand.repeated)
             count = landed.count
         elif few:  # whoever repeats another is found among all of them
-            self._value, self._wanted, count = keys.hash, np.array([], np.int64), FEW_ROWS
+            self._value, self._wanted, count = keys.hash, Hashes(), FEW_ROWS
         else:
             on_driver = landed is None or landed.on_driver
             self._value, (count, self._wanted) = keys.hash, keys.repeated(in_memory=on_driver)
+        #: Where the keys are that are in the table already.
         self._known = None if old is None else self._seen_before(old, keys, count, at_hand)
         if self._known is not None:
-            more = hashes_of(self._known) if at_hand is None else self._known[check.columns[0]].to_numpy()
-            self._wanted = distinct(np.concatenate([self._wanted, more]))
+            read = at_hand is not None
+            seen = Hashes(self._known_keys()[check.columns[0]].to_numpy()) if read else Hashes.found(self._known)
+            self._wanted = self._wanted.plus(seen)
 
-    def _seen_before(self, old: Published, keys: Keys, count: int, at_hand: Known | None) -> pa.Table:
+    def _seen_before(self, old: Published, keys: Keys, count: int, at_hand: Known | None) -> Path:
         """The keys that are in the table already; read by Arrow where reading the files saw the new ones."""
         if at_hand is None:
             return keys.known(old.rows, count)
         (column,) = self.check.columns
-        return old.among(column, at_hand.spans, at_hand.values)
+        place = self._folder / "known"
+        place.mkdir(parents=True, exist_ok=True)
+        pq.write_table(old.among(column, at_hand.spans, at_hand.values), place / "0.parquet")
+        return place
+
+    def _known_keys(self) -> pa.Table:
+        assert self._known is not None
+        return pq.read_table(self._known, columns=list(self.check.columns))
 
     def flag(self, rows: DataFrame) -> DataFrame:
         """The rows, with a flag where a key may be repeated."""
@@ -245,21 +262,43 @@ class _Late:
     def decide(self, schema: StructType, table: pa.Table, alive: NDArray[np.bool_]) -> NDArray[np.intp]:
         """Which of the rows are late, among those that are not out already; they are looked at in `table`."""
         at = np.flatnonzero(alive)
-        found = at[late(table.take(pa.array(at)), self.check.columns, self._known)]
-        self.count = len(found)
-        self._late = table.select([*IDENTITY, *self.check.columns]).take(pa.array(found))
-        self._schema = StructType([schema[name] for name in self._late.column_names])
+        known = None if self._known is None else self._known_keys()
+        found = at[late(table.take(pa.array(at)), self.check.columns, known)]
+        gone = table.select([*IDENTITY, *self.check.columns]).take(pa.array(found))
+        if len(found):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            place = self._folder / "late.parquet"
+            pq.write_table(gone, place)
+            own = StructType([schema[name] for name in gone.column_names])
+            self.found(self._spark.read.schema(own).parquet(str(place)), len(found))
         return found
+
+    def mark(self, rows: DataFrame, alive: Column, number: int) -> DataFrame:
+        """The same by Spark: all rows, the late ones with the number and the verdict of this check."""
+        names = list(self.check.columns)
+        known = None
+        if self._known is not None:
+            kinds = {name: rows.schema[name].dataType for name in names}
+            stored = self._spark.read.parquet(str(self._known))
+            typed = stored.select(*(F.col(quoted(name)).cast(kinds[name]).alias(name) for name in names))
+            known = small(typed, Folder(self._known).count())
+        flagged = marked_late(rows, alive, names, known, _IS_LATE)
+        told = {
+            _LATE: F.when(F.col(_IS_LATE), number).otherwise(F.col(_LATE)),
+            REASONS: F.when(F.col(_IS_LATE), F.array(F.lit(self.verdict.reason))).otherwise(F.col(REASONS)),
+            FATE: F.when(F.col(_IS_LATE), F.lit(self.verdict.fate)).otherwise(F.col(FATE)),
+        }
+        return flagged.withColumns(told).drop(_IS_LATE)
+
+    def found(self, rows: DataFrame, count: int) -> None:
+        """Remembers which rows are late."""
+        self._gone, self.count = rows.select(*IDENTITY, *map(quoted, self.check.columns)), count
 
     def taken_out_of(self, rows: DataFrame) -> DataFrame:
         """The rows without the late ones."""
         if not self.count:
             return rows
-        place = self._folder / "late.parquet"
-        self._folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(self._late, place)
-        gone = small(rows.sparkSession.read.schema(self._schema).parquet(str(place)), self.count)
-        kept = rows.join(gone, self._late.column_names, "left_anti")
+        kept = rows.join(small(self._gone, self.count), self._gone.columns, "left_anti")
         return kept.select(*(quoted(column) for column in rows.columns))
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from icefield.engine.limits import compared_rows
 from icefield.engine.promises.spark_plans import sees_rows_alone
 from icefield.engine.scratch import store
-from icefield.engine.seen import IN_MEMORY
 from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _count(check: References, rows: Seen, others: Seen, scratch: Path) -> tuple[
             return _told(values, absent)
     # Counted by value before they are compared: few values go through the shuffle, not all rows.
     counted = store(chosen.groupBy(column).agg(F.count("*").alias(_ROWS)), scratch)
-    if counted.count() <= IN_MEMORY:
+    if counted.count() <= compared_rows(rows.frame.sparkSession):
         grouped = counted.arrow()
         if (absent := others.lacking(check.column, grouped[check.column])) is not None:
             return _told(grouped[check.column], absent, grouped[_ROWS])

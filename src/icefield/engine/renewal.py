@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType, IntegralType
 
 from icefield.declare import Accumulate
 from icefield.engine.amounts import ROUNDED
@@ -265,25 +266,34 @@ def merge(node: Node, rows: DataFrame, like: StructType) -> DataFrame:
     keys = [F.col(quoted(key)) for key in node.keys]
     totals = [_total(m).alias(_part("total", n)) for n, m in enumerate(measures) if node.refresh.measures[m] == "sum"]
     joined = rows.groupBy(*keys).agg(*counts, *sides, *totals, F.first(_ROW, ignorenulls=True).alias(_ROW))
-    merges = [_merged(node.refresh.measures[m], n) for n, m in enumerate(measures)]
+    merges = [_merged(node.refresh.measures[m], n, like[m]) for n, m in enumerate(measures)]
     values = [
         value.cast(like[measure].dataType).alias(measure) for measure, (value, _) in zip(measures, merges, strict=True)
     ]
-    # A key that lost rows surely has some left only where rows came for it, too.
+    # A key that lost rows surely has some left where rows came for it, too, or where something is left to be summed.
     lost = F.col(f"_icefield_{REMOVED}") > 0
-    uncertain = lost & ((F.col(f"_icefield_{ADDED}") == 0) | (F.col(f"_icefield_{_OLD}") == 0))
+    sums = [_is_left(n, like[m]) for n, m in enumerate(measures) if node.refresh.measures[m] == "sum"]
+    left = reduce(lambda a, b: a | b, sums, F.col(f"_icefield_{ADDED}") > 0)
+    uncertain = lost & (~left | (F.col(f"_icefield_{_OLD}") == 0))
     doubtful = reduce(lambda a, b: a | b, [uncertain, *(doubt for _, doubt in merges)])
     names = [F.col(f"_icefield_{side}") for side in (_OLD, ADDED, REMOVED)]
     again = F.coalesce(doubtful, F.lit(True)).alias(_AGAIN)  # noqa: FBT003 - Spark's literal
     return joined.select(*keys, *values, again, *names, _ROW)
 
 
-def _merged(how: str, number: int) -> tuple[Column, Column]:
+def _is_left(number: int, field: StructField) -> Column:
+    """Whether a sum after the change is surely one of some values: they do not add up to 0."""
+    exact = isinstance(field.dataType, IntegralType | DecimalType)
+    return F.coalesce(F.col(_part("total", number)) != 0, F.lit(False)) if exact else F.lit(False)  # noqa: FBT003
+
+
+def _merged(how: str, number: int, field: StructField) -> tuple[Column, Column]:
     """The new value of a measure, and whether it is in doubt."""
     old, added, removed = (F.col(_part(side, number)) for side in (_OLD, ADDED, REMOVED))
     if how == "sum":
-        # A sum without any value is NULL: whether values are left is known only where some came.
-        return F.col(_part("total", number)), removed.isNotNull() & (old.isNull() | added.isNull())
+        # A sum without any value is NULL, unless the function says otherwise: values must be left where it may be.
+        empty = added.isNull() & ~_is_left(number, field) if field.nullable else F.lit(False)  # noqa: FBT003
+        return F.col(_part("total", number)), removed.isNotNull() & (old.isNull() | empty)
     pick, reaches = (F.least, old >= added) if how == "min" else (F.greatest, old <= added)
     beyond = (removed <= old) if how == "min" else (removed >= old)
     was_extreme = removed.isNotNull() & F.coalesce(beyond, F.lit(True))  # noqa: FBT003 - Spark's literal

@@ -121,7 +121,7 @@ def replace_keys(
     elif total <= SMALL_TABLE or (total <= _TIMES * SMALL_TABLE and keys.count * _MANY >= total):
         _write_anew(tables, table, old, keys, fresh)
     else:
-        tables.remove_keys(table, keys)
+        tables.remove_keys(table, keys, keys.near())
         if isinstance(fresh, Came) and tables.takes_few(table, fresh.stored):
             tables.append_few(table, fresh.arrow(old.columns))
         else:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import BooleanType, DateType, IntegralType, StringType
+from pyspark.sql.types import BooleanType, DateType, IntegralType, StringType, TimestampNTZType, TimestampType
 
+from icefield.engine.limits import compared_rows
 from icefield.lake.rows import different
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     from icefield.engine.amounts import Amounts
     from icefield.graph.state import Version
-
-#: Of more rows than this no column is read into memory.
-IN_MEMORY = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class Seen:
     @property
     def fit(self) -> bool:
         """Whether they are few enough for columns in memory."""
-        return self.count is not None and self.count <= IN_MEMORY
+        return self.count is not None and self.count <= compared_rows(self.frame.sparkSession)
 
     def amount(self, expression: str) -> object:
         """An aggregate over all of them."""
@@ -52,7 +50,7 @@ class Seen:
 
     def columns(self, names: Sequence[str]) -> pa.Table | None:
         """Columns in memory; None where they do not fit, or are compared in Spark's own way (NaN, nested values)."""
-        if self.read is None or not self.fit or not are_plain(self.frame.schema, names):
+        if self.read is None or not self.fit or not are_plain(self.frame.schema, names, times=True):
             return None
         return self.read(list(names))
 
@@ -79,6 +77,13 @@ class Moves:
     appended: bool = False
 
 
-def are_plain(schema: StructType, names: Sequence[str]) -> bool:
-    """Whether two values of these columns are the same if, and only if, their bytes are."""
-    return all(isinstance(schema[name].dataType, IntegralType | DateType | StringType | BooleanType) for name in names)
+def are_plain(schema: StructType, names: Sequence[str], *, times: bool = False) -> bool:
+    """Whether two values of these columns are the same if, and only if, their bytes are.
+
+    `times`: times are, too, for who never makes them Python's, which has no year after 9999.
+    """
+    kinds = (*_PLAIN, TimestampType, TimestampNTZType) if times else _PLAIN
+    return all(isinstance(schema[name].dataType, kinds) for name in names)
+
+
+_PLAIN = (IntegralType, DateType, StringType, BooleanType)

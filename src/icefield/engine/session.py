@@ -7,13 +7,13 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icefield.engine.archive import ArchiveUse, forget_archives, use_archive
-from icefield.engine.jars import Progress, cache_folder, ensure_jars
+from icefield.engine.jars import Jar, Progress, cache_folder, ensure_jars
 from icefield.engine.java import find_java
 from icefield.engine.jvm import Effort, Jvm, class_path, is_local, start_jvm
 from icefield.errors import SessionError
@@ -52,6 +52,8 @@ class _Live:
     spark: SparkSession
     jvm: Jvm
     conf: Mapping[str, str]
+    #: Jars of databases' drivers that its class path has.
+    drivers: frozenset[Path] = frozenset()
 
 
 _lock = threading.Lock()
@@ -60,22 +62,36 @@ _live: _Live | None = None
 
 
 def start_session(
-    *, app: str, conf: Mapping[str, str], log: Path, progress: Progress | None = None, effort: Effort = "full"
+    *,
+    app: str,
+    conf: Mapping[str, str],
+    log: Path,
+    progress: Progress | None = None,
+    effort: Effort = "full",
+    drivers: Sequence[Jar | Path] = (),
 ) -> SparkSession:
     """Start Spark, or hand over the session that this process has, with its log sent to this run's file from now on.
 
     With less `effort`, Java compiles nothing that would only pay after a while: for a run of some seconds or a minute.
+    `drivers` are jars for JDBC, besides those that are always there.
     """
     global _live
     with _lock:
         wanted = _settings(app, conf)
+        more = _drivers(drivers, progress)
         if _live is not None and _is_alive(_live):
-            _live = _reuse(_live, wanted, log.absolute())
+            _live = _reuse(_live, wanted, log.absolute(), more)
         else:
             if _live is not None:  # its JVM has died: nothing of it can be used, or asked, any more
                 _forget_session()
-            _live = _start(wanted, log.absolute(), progress, effort)
+            _live = _start(wanted, log.absolute(), progress, effort, more)
         return _live.spark
+
+
+def _drivers(jars: Sequence[Jar | Path], progress: Progress | None) -> tuple[Path, ...]:
+    """The jars of drivers as files; those that are pinned are fetched."""
+    pinned = ensure_jars([jar for jar in jars if isinstance(jar, Jar)], progress=progress)
+    return (*pinned, *(jar for jar in jars if isinstance(jar, Path)))
 
 
 def import_pyspark() -> None:
@@ -112,6 +128,14 @@ def add_catalog(spark: SparkSession, name: str, *, uri: str, warehouse: str) -> 
         spark.conf.set(key, value)
 
 
+def quoted_for(spark: SparkSession, url: str, name: str) -> str:
+    """The name of a column as the database of a JDBC url quotes it."""
+    java = spark._jvm
+    assert java is not None
+    found: str = java.org.apache.spark.sql.jdbc.JdbcDialects.get(url).quoteIdentifier(name)
+    return found
+
+
 def _settings(app: str, conf: Mapping[str, str]) -> dict[str, str]:
     master = conf.get("spark.master", "local[*]")
     settings = {
@@ -146,16 +170,19 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _start(conf: dict[str, str], log: Path, progress: Progress | None, effort: Effort) -> _Live:
+def _start(
+    conf: dict[str, str], log: Path, progress: Progress | None, effort: Effort, drivers: tuple[Path, ...]
+) -> _Live:
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True  # every error they print is raised as well
     _refuse_a_foreign_session()
     java = find_java()
     jars = ensure_jars(progress=progress)
     archives = cache_folder() / "classes"
-    classes = class_path(jars, conf)
+    classes = [*class_path(jars, conf), *drivers]
     if not is_local(conf):
-        conf = conf | {"spark.jars": ",".join([*filter(None, [conf.get("spark.jars")]), *map(str, jars)])}
+        listed = [*filter(None, [conf.get("spark.jars")]), *map(str, (*jars, *drivers))]
+        conf = conf | {"spark.jars": ",".join(listed)}
     use = use_archive(java, classes, archives)
     jvm = start_jvm(java=java, classes=classes, conf=conf, log=log, archive=use, effort=effort)
     try:
@@ -167,7 +194,7 @@ def _start(conf: dict[str, str], log: Path, progress: Progress | None, effort: E
         jvm = start_jvm(java=java, classes=classes, conf=conf, log=log, archive=ArchiveUse())
         gateway = _gateway(jvm)
         forget_archives(archives)
-    return _connect(jvm, gateway, conf)
+    return replace(_connect(jvm, gateway, conf), drivers=frozenset(drivers))
 
 
 def _gateway(jvm: Jvm) -> ClientServer:
@@ -265,7 +292,13 @@ def _is_alive(live: _Live) -> bool:
     return live.jvm.process.poll() is None and live.spark.sparkContext._jsc is not None
 
 
-def _reuse(live: _Live, wanted: Mapping[str, str], log: Path) -> _Live:
+def _reuse(live: _Live, wanted: Mapping[str, str], log: Path, drivers: Sequence[Path]) -> _Live:
+    for jar in drivers:
+        if jar not in live.drivers:
+            raise SessionError(
+                f"The Spark session of this process runs without the JDBC driver {jar.name}, which is requested now.",
+                remedy="jars cannot be added while Spark runs: use another process, or call stop_session() first",
+            )
     changed = {key: value for key, value in wanted.items() if live.conf.get(key) != value and key != "spark.app.name"}
     for key, value in changed.items():
         if not live.spark.conf.isModifiable(key):

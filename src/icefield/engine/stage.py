@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from icefield.engine.scratch import Stored
     from icefield.engine.tables import Tables
     from icefield.graph import Node
+    from icefield.graph.column_lineage import ColumnLineage
+    from icefield.graph.news import Cursor
     from icefield.graph.state import Promise, Repair
     from icefield.plan import Step
 
@@ -80,7 +82,11 @@ class Stage:
     intakes: Intakes
     scratch_folder: Path
     received: Mapping[str, Begun]
+    #: What tables are to remember of their sources, where reading told more than the plan.
+    reached: dict[str, Cursor] = field(default_factory=dict)
     decided: Mapping[str, Decided] = field(default_factory=dict)
+    #: Where the columns of tables come from, if that was asked for.
+    lineage: Mapping[str, ColumnLineage] = field(default_factory=dict)
     #: Tables whose quarantine is replayed.
     replayed: frozenset[str] = frozenset()
     remake: bool = False
@@ -131,11 +137,11 @@ class Stage:
             touched += self._forget_changes(node)
         promise = self._tried(node, step, state, frames)
         failpoint("stage.written", node.name)
-        files = self._records(landed)
+        records = self._records(landed)
         read = landed.count if landed is not None else None
         begin = last_read(node.name, inputs)
         origin = landed is not None and self._keeps_origin(landed, output)
-        staged = self._result(node, step, state, split, consumed, files, touched, read, begin, promise, origin=origin)
+        staged = self._result(node, step, state, split, consumed, records, touched, read, begin, promise, origin=origin)
         return self._with_quarantine(node, staged, inputs)
 
     def _grown(self, node: Node, state: TableState) -> str:
@@ -160,7 +166,7 @@ class Stage:
         return f"{step.reason}; its function computes the new column {odd[0]}" if odd else ""
 
     def _records(self, landed: Landed | None) -> list[dict[str, Any]]:
-        """What `ops.files` is to remember of what was taken in."""
+        """What `ops.files`, `ops.offsets` or `ops.reads` is to remember of what was taken in."""
         if landed is None:
             return []
         found = landed.records(self.run)
@@ -305,6 +311,8 @@ class Stage:
     def _land(self, node: Node, received: Received) -> Landed:
         with spent("read"):
             landed = received.land(self.tables.spark)
+        if landed.cursor is not None:
+            self.reached[node.name] = landed.cursor
         failpoint("stage.landed", node.name)
         return landed
 
@@ -421,7 +429,7 @@ class Stage:
         state: TableState | None,
         split: Split,
         consumed: Mapping[str, Version],
-        files: Sequence[Mapping[str, Any]],
+        records: Sequence[Mapping[str, Any]],
         touched: tuple[str, ...],
         read: int | None,
         begin: Version,
@@ -465,7 +473,7 @@ class Stage:
             rejected=split.rejected,
             failures=split.failures,
             mended=split.mended,
-            files=files,
+            records=records,
             tables=touched,
         )
 
@@ -480,16 +488,19 @@ class Stage:
     ) -> Staged:
         changed = bool(done.added or done.removed)
         promise = self._tried(node, step, state) if node.keys and node.source is None else state.promise
-        files = self._records(landed)
+        records = self._records(landed)
         if void := self._voided(node, step):
             step = step.noting(void)
         return Staged(
             step=step,
             refresh=node.refresh,
-            files=files,
+            records=records,
             mended=done.split.mended,
-            state=self._state(
-                node, step, state, consumed, changed=changed, epoch=False, promise=promise, origin=state.origin
+            state=replace(
+                self._state(
+                    node, step, state, consumed, changed=changed, epoch=False, promise=promise, origin=state.origin
+                ),
+                keys=done.counted or state.keys,
             ),
             changed=changed,
             rows_added=done.added,
@@ -579,7 +590,7 @@ class Stage:
             columns=found.columns,
             published_ms=0,
             inputs=consumed,
-            cursor=step.news.cursor if step.news is not None else None,
+            cursor=self.reached.get(node.name) or (step.news.cursor if step.news is not None else None),
             lineage=found.lineage,
             changes=self._told_since(node, before, version, told),
             repairs=len(self.decided[node.name].repairs) if node.name in self.decided else 0,
@@ -613,8 +624,8 @@ class Stage:
         new = self._state(
             node, step, state, state.inputs, changed=False, epoch=False, promise=promise, origin=state.origin
         )
-        files = received.noted(self.run) if received is not None else []
-        return Staged(step=step, refresh=node.refresh, state=new, changed=False, files=files, tables=(node.name,))
+        records = received.noted(self.run) if received is not None else []
+        return Staged(step=step, refresh=node.refresh, state=new, changed=False, records=records, tables=(node.name,))
 
 
 def _corrected(step: Step) -> set[int]:

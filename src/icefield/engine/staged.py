@@ -30,7 +30,8 @@ class Staged:
     #: Rows that checks took out, without those that people let go.
     rejected: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
-    files: Sequence[Mapping[str, Any]] = ()
+    #: What `ops.files`, `ops.offsets` or `ops.reads` is to remember.
+    records: Sequence[Mapping[str, Any]] = ()
     tables: tuple[str, ...] = ()
     #: What came of repairs, where there were any.
     mended: Mended | None = None

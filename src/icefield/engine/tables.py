@@ -22,11 +22,12 @@ from icefield.lake.rows import (
     columns_added,
     columns_of,
     distinct_values,
+    keeps_nulls,
     overwrite_rows,
     values_among,
     values_missing,
 )
-from icefield.plan.columns import schema_changed
+from icefield.plan.columns import is_wider, schema_changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +49,7 @@ PROPERTIES = {
     "write.delete.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
+    **meta.MERGING,
 }
 
 _SMALL_INTEGERS = re.compile(r"\b(?:tiny|small)int\b(?!:)")
@@ -259,7 +261,7 @@ class Tables:
         return True
 
     def evolve(self, table: str, schema: StructType, node: Node | None) -> None:
-        """Adds the columns that are new; a column that went or changed its type is refused with the difference."""
+        """Adds new columns and widens types; a column that went or is another is refused with the difference."""
         now = self.spark.table(self.qualified(table)).schema
         refuse_change(table, now, schema, node)
         known = {field.name for field in now}
@@ -267,6 +269,11 @@ class Tables:
         if added:
             listed = ", ".join(_column(field.name, field.dataType.simpleString(), _comments(node)) for field in added)
             self.spark.sql(f"ALTER TABLE {self.qualified(table)} ADD COLUMNS ({listed})")
+        types = {field.name: field.dataType.simpleString() for field in now}
+        for field in schema:
+            if is_wider(types.get(field.name, ""), stored_as(field)):
+                change = f"ALTER COLUMN {quoted(field.name)} TYPE {stored_as(field)}"
+                self.spark.sql(f"ALTER TABLE {self.qualified(table)} {change}")
 
     def comment(self, table: str, node: Node | None, comment: str) -> None:
         """Lets the table have the comments that are declared now."""
@@ -318,7 +325,8 @@ class Tables:
             return None
         if not meta.has_current_columns(metadata, found):
             return None
-        return columns_of(self.branch, table, found["snapshot-id"], columns)
+        rows = columns_of(self.branch, table, found["snapshot-id"], columns)
+        return rows if keeps_nulls(rows.schema) else None
 
     def overwrite_few(self, table: str, rows: pa.Table) -> None:
         """Replaces all rows by a few, without a query."""
@@ -403,9 +411,10 @@ def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | 
     gone = [field.name for field in now if field.name not in types]
     told = [f"{field.name} {field.dataType.simpleString()} was removed" for field in now if field.name in gone]
     told += [
-        f"{field.name} was {field.dataType.simpleString()} and is now {types[field.name]}"
+        f"{field.name} was {kind} and is now {types[field.name]}"
         for field in now
-        if types.get(field.name, field.dataType.simpleString()) != field.dataType.simpleString()
+        if types.get(field.name, kind := field.dataType.simpleString()) != kind
+        and not is_wider(kind, types[field.name])
     ]
     if told:
         added = {name: kind for name, kind in types.items() if name not in now.names}
@@ -427,7 +436,7 @@ def _column(name: str, kind: str, comments: Mapping[str, str]) -> str:
 
 
 def _comments(node: Node | None) -> dict[str, str]:
-    declared: Sequence[object] = ()
-    if node is not None:
-        declared = [*(node.source.columns if node.source else ()), *(node.columns or ())]
-    return {column.name: column.comment for column in declared}  # type: ignore[attr-defined]
+    if node is None:
+        return {}
+    declared = [*(node.source.columns if node.source else ()), *(node.columns or ())]
+    return {**{column.name: column.comment for column in declared}, **node.comments}

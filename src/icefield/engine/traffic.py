@@ -15,6 +15,8 @@ from py4j.protocol import Py4JJavaError
 from icefield.engine.promises.spark_plans import items
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 _SIZES = r",(\d+),v2Custom_org\.apache\.iceberg\.spark\.source\.metrics\.Total(?:Data|Delete)FileSize\)"
@@ -30,9 +32,7 @@ def bytes_read(spark: SparkSession, since_ms: int) -> int:
     sizes = jvm.java.util.regex.Pattern.compile(_SIZES)
     store = spark._jsparkSession.sharedState().statusStore()
     total = 0
-    for execution in items(store.executionsList()):
-        if execution.submissionTime() < since_ms:
-            continue
+    for execution in _since(store, since_ms):
         told = jvm.scala.collection.mutable.StringBuilder()
         found = sizes.matcher(execution.metrics().addString(told))
         wanted = set()
@@ -42,3 +42,23 @@ def bytes_read(spark: SparkSession, since_ms: int) -> int:
             told = store.executionMetrics(execution.executionId()).toString()
             total += sum(int(number.replace(",", "")) for key, number in _VALUES.findall(told) if key in wanted)
     return total
+
+
+def _since(store: Any, since_ms: int) -> Iterator[Any]:
+    """The queries since a time: from the last one back, since Spark remembers a thousand and each answer takes a while.
+
+    Those of several threads are not quite in the order in which they were submitted.
+    """
+    end = store.executionsCount()
+    while end > 0:
+        start = max(0, end - _PAGE)
+        some = list(items(store.executionsList(start, end - start)))
+        recent = [execution for execution in some if execution.submissionTime() >= since_ms]
+        yield from recent
+        if not recent:
+            return
+        end = start
+
+
+#: So many queries are asked for at a time.
+_PAGE = 20

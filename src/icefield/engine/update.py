@@ -15,6 +15,7 @@ from icefield.engine.clock import spent
 from icefield.engine.difference import ADDED, CHANGE, difference, difference_of_pairs
 from icefield.engine.frames import small_frame
 from icefield.engine.keyed import KeySet, key_set
+from icefield.engine.limits import compared_rows
 from icefield.engine.origin import visible
 from icefield.engine.promises.naming import require_same_columns
 from icefield.engine.promises.trial import try_touched
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
 #: When more than this share of a by_key table's keys changed, computing everything is cheaper than telling them apart.
 REBUILD_SHARE = 0.5
-#: Up to so many rows the keys of a table are counted without Spark.
-_IN_MEMORY = 2_000_000
+#: Up to so many rows the keys of a table are counted without Spark, and up to so many at every update.
+_IN_MEMORY, _COUNTED = 2_000_000, 50_000
 #: Up to so many rows of its inputs a merge that is not proven is tried at every update.
 _TRIED = 1_000_000
 
@@ -66,6 +67,8 @@ class Updated:
     moves: Moves
     #: Rows among those that came that had waited in quarantine.
     freed: int = 0
+    #: How many keys the table had, and rows, when they were last counted.
+    counted: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,7 @@ class _Found:
     measures: Stored | None = None
     #: Each key surely has one row at most before, so many in all, and one in the output; None: that is not sure.
     known: int | None = None
+    counted: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +133,11 @@ class _Update:
     def compute(self) -> _Found | MostChanged:
         """by_key: the function over the inputs' rows of the touched keys."""
         touched = self.renewal.touched(self.stage.schemas[self.node.name])
-        if touched.count and (most := self._most(touched)):
+        counted = self._counted() if touched.count and self.state.rows else self.state.keys
+        if touched.count and (most := self._most(touched, counted)):
             return most
         before = touched.restrict(self._published)
-        return _Found(touched=touched, before=before, output=self.renewal.again(touched))
+        return _Found(touched=touched, before=before, output=self.renewal.again(touched), counted=counted)
 
     def compute_landed(self, landed: Landed) -> _Found | str:
         """by_key over a source: the function over all files of the keys that the names of new or changed ones tell."""
@@ -241,6 +246,7 @@ class _Update:
             tables=tuple(written),
             keys=found.touched.distinct() if found.known is None else found.touched.count,
             moves=Moves(self.state.version, came, Went(change).arrow if removed else None),
+            counted=found.counted,
         )
 
     def _append(self, rows: DataFrame) -> Appended:
@@ -283,19 +289,29 @@ class _Update:
     def _published(self) -> DataFrame:
         return self.stage.tables.read(self.node.name, self.state.version.snapshot)
 
-    def _most(self, touched: KeySet) -> MostChanged | None:
+    def _most(self, touched: KeySet, counted: tuple[int, int] | None) -> MostChanged | None:
         """Whether most of the keys that the table will have are changed or new."""
-        if not self.state.rows:
+        if not self.state.rows or counted is None:
             return MostChanged(touched=touched.count, keys=0)
-        keys = self._keys_now()
+        keys = round(counted[0] * self.state.rows / counted[1])
         if touched.count <= REBUILD_SHARE * keys:
             return None
         columns = [quoted(key) for key in self.node.keys]
         keys += touched.count - touched.restrict(self._published.select(*columns)).distinct().count()
         return MostChanged(touched=touched.count, keys=keys) if touched.count > REBUILD_SHARE * keys else None
 
+    def _counted(self) -> tuple[int, int]:
+        """How many keys the table has, and rows; those of a large one are counted again once it has grown by a tenth.
+
+        It only decides what is cheaper, so that it need not be exact.
+        """
+        rows, known = self.state.rows, self.state.keys
+        if known is not None and rows > _COUNTED and abs(rows - known[1]) <= known[1] // 10:
+            return known
+        return self._keys_now(), rows
+
     def _keys_now(self) -> int:
-        if self.state.rows <= _IN_MEMORY:
+        if self.state.rows <= min(_IN_MEMORY, compared_rows(self.stage.tables.spark)):
             known = self.stage.tables.distinct(self.node.name, self.state.version.snapshot, self.node.keys)
             if known is not None:
                 return known

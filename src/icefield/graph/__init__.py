@@ -1,6 +1,7 @@
 """Declared tables as a graph of plain data: order, selection, picture. Pure: no Spark, no disk, no clock."""
 
 from icefield.graph.build import build_graph as build_graph
+from icefield.graph.nodes import READABLE as READABLE
 from icefield.graph.nodes import Edge as Edge
 from icefield.graph.nodes import Graph as Graph
 from icefield.graph.nodes import Node as Node

@@ -6,6 +6,7 @@ found without Spark, by looking at the source; the planner asks them through `ic
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -40,14 +41,66 @@ class FramesCursor:
     digest: str
 
 
-Cursor = FilesCursor | FramesCursor
-_CURSORS: Mapping[str, type[Cursor]] = {"files": FilesCursor, "frames": FramesCursor}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsCursor:
+    """The offsets up to which messages were taken in, of each partition of each topic.
+
+    `ids` tell a topic from another one of the same name that was created later. `arrivals` counts the ranges of offsets
+    that were taken in so far: each has a place in the order of arrival. Those before `since` were taken in by a table
+    of this name that was dropped: nothing is left of them.
+    """
+
+    #: Topic and its id.
+    ids: tuple[tuple[str, str], ...] = ()
+    #: Topic, partition, the first offset that was taken in, and the next one to take in.
+    positions: tuple[tuple[str, int, int, int], ...] = ()
+    arrivals: int = 0
+    since: int = 0
+    #: Why messages that were taken in, or should have been, cannot be had any more; "" if all can.
+    lost: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationCursor:
+    """The rows of a database's relation that a table holds: how many, and the sum of their digests.
+
+    Where it is read by a cursor column, `value` is the highest value that was taken in, as the database writes it, and
+    `tied` rows have exactly that one: more of them may come. `columns` are those that the digests are made of.
+    """
+
+    count: int = 0
+    digest: str = "0"
+    columns: tuple[str, ...] = ()
+    #: The cursor column; "" where the relation is read whole.
+    column: str = ""
+    value: str = ""
+    tied: int = 0
+    tied_digest: str = "0"
+    #: Reads so far have numbers below `arrivals`, and those that the table's rows are from begin with `first`.
+    arrivals: int = 0
+    first: int = 0
+    #: Why what was taken in cannot be compared with the relation any more; "" if it can.
+    lost: str = ""
+
+    @property
+    def follows(self) -> bool:
+        """Whether there is a value from which to go on."""
+        return bool(self.column and self.value)
+
+
+Cursor = FilesCursor | FramesCursor | TopicsCursor | RelationCursor
+_CURSORS: Mapping[str, type[Cursor]] = {
+    "files": FilesCursor,
+    "frames": FramesCursor,
+    "topics": TopicsCursor,
+    "relation": RelationCursor,
+}
 
 
 def cursor_json(cursor: Cursor) -> str:
     """A cursor as text."""
     kind = next(name for name, known in _CURSORS.items() if isinstance(cursor, known))
-    told = {key: value for key, value in asdict(cursor).items() if value != ()}
+    told = {key: value for key, value in asdict(cursor).items() if value not in ((), "")}
     return json.dumps({"kind": kind, **told}, separators=(",", ":"))
 
 
@@ -57,9 +110,11 @@ def parse_cursor(text: str) -> Cursor:
     kind = _CURSORS.get(told.pop("kind", "files"))  # files were the only kind once, and did not say so
     if kind is None:
         raise ValueError(f"{text!r} is not a cursor of this version")
-    if "columns" in told:
-        told["columns"] = tuple((name, column) for name, column in told["columns"])
-    return kind(**told)
+    values: dict[str, Any] = {
+        key: tuple(tuple(one) if isinstance(one, list) else one for one in value) if isinstance(value, list) else value
+        for key, value in told.items()
+    }
+    return kind(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +251,105 @@ class FramesNews:
         return FramesCursor(count=self.total, digest=self.digest)
 
 
-News = FilesNews | FramesNews
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Messages of a partition from offset `start` up to, but not including, `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    #: Its place in the order of arrival.
+    arrival: int
+    #: When it was first taken in; None: by this run.
+    taken_ms: int | None = None
+    #: How many messages it had then; None: nobody has counted them yet.
+    messages: int | None = None
+
+    @property
+    def size(self) -> int:
+        """How many messages there are at most: transactions and compaction leave holes."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}, offsets {self.start} to {self.end - 1}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsNews:
+    """Messages that came since a table last looked, and whether any that it needs cannot be had any more."""
+
+    #: What a table stores once it has taken in `new`.
+    cursor: TopicsCursor
+    new: tuple[OffsetRange, ...] = ()
+    #: Messages that went before they were taken in: topic, partition and offsets, in words.
+    lost: tuple[str, ...] = ()
+    #: Messages that a rebuild needs and that went since they were taken in, in words.
+    gone: tuple[str, ...] = ()
+    #: Messages that wait beyond `new`, for later runs.
+    lag: int = 0
+
+    @property
+    def new_messages(self) -> int:
+        """How many messages came, at most."""
+        return sum(one.size for one in self.new)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationRead:
+    """One read of a relation by its cursor: the rows above `after`, and those at it that came late, up to `upto`.
+
+    `late` and `ties` are digests of rows: those at `after` that came late, and all that were taken in at `upto`.
+    """
+
+    arrival: int
+    after: str
+    upto: str
+    taken_ms: int
+    late: tuple[int, ...] = ()
+    ties: tuple[int, ...] = ()
+
+
+def packed(digests: Iterable[int]) -> str:
+    """Digests of rows as text, in few bytes."""
+    return base64.b64encode(b"".join(digest.to_bytes(8, "little") for digest in digests)).decode("ascii")
+
+
+def unpacked(text: str | None) -> tuple[int, ...]:
+    """The digests that `packed` wrote."""
+    content = base64.b64decode(text or "")
+    return tuple(int.from_bytes(content[at : at + 8], "little") for at in range(0, len(content), 8))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationNews:
+    """What has become of a database's relation since a table last looked.
+
+    Read whole, it has `rows` rows and is `replaced` if these are others than were taken in. Read by its cursor, `rows`
+    rows lie above the last value, up to `upto`, and `late` rows have come at the last value itself.
+    """
+
+    #: What is known of earlier reads, and what a table stores where nothing is read. Reading tells the next cursor.
+    cursor: RelationCursor
+    rows: int = 0
+    replaced: bool = False
+    upto: str = ""
+    late: int = 0
+    #: Only reading can tell what is new: there is no way to ask the database without Spark.
+    unsure: bool = False
+    #: Rows came late, and which ones they are is not known.
+    unclear: str = ""
+    #: Whether it was looked at if everything that was taken in is still there, and what is not.
+    compared: bool = False
+    gone: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the relation is read whole."""
+        return not self.cursor.column
+
+
+News = FilesNews | FramesNews | TopicsNews | RelationNews
 
 
 def digest_of(files: Iterable[LandedFile | TakenFile]) -> str:

@@ -11,11 +11,14 @@ from icefield.declare import (
     ByKey,
     Check,
     Column,
+    Debezium,
     ExpectTable,
     Files,
     Frames,
     FreshWithin,
     Full,
+    Jdbc,
+    Kafka,
     Keyed,
     Limit,
     Location,
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
 
 #: What icefield keeps beside a declared table, by the ending of its name.
 _BESIDE = ("quarantine", "changes", "state")
+
+
+#: What is checked of whatever comes from a source, without being declared.
+READABLE = "every line can be read"
 
 
 def quarantine_of(table: str) -> str:
@@ -81,10 +88,14 @@ class Node:
     partitioned_by: tuple[str, ...] = ()
     volatile: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    #: Whom to ask about it: e-mail addresses and teams (`team:finance`).
+    owners: tuple[str, ...] = ()
     #: How many rows its checks may reject before the run fails.
     max_rejected: Limit | None = None
     #: Columns that used to have another name: new name -> old name.
     renamed: Mapping[str, str] = field(default_factory=dict)
+    #: Comments of columns, besides those of `columns`.
+    comments: Mapping[str, str] = field(default_factory=dict)
     comment: str = ""
     location: Location = field(default_factory=lambda: Location("", 0))
     fingerprint: str = ""
@@ -104,6 +115,18 @@ class Node:
     def keys(self) -> tuple[str, ...]:
         """The columns by which it is refreshed, () where it is not refreshed by key."""
         return self.refresh.keys if isinstance(self.refresh, Keyed) else ()
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """Every check by its name, with what happens where it does not hold; those that nobody declared as well."""
+        found = {} if self.source is None else {READABLE: "quarantine"}
+        found |= {check.name: str(check.otherwise) for check in (*self.row_checks, *self.table_checks)}
+        return found if self.max_rejected is None else {**found, self.rejected_check: "fail"}
+
+    @property
+    def rejected_check(self) -> str:
+        """The name of the check that no more rows are rejected than may be."""
+        return f"at most {self.max_rejected} rejected"
 
     @property
     def splits_by_unique(self) -> bool:
@@ -212,6 +235,7 @@ SERIALISED: Mapping[str, type] = {
         Append,
         ByKey,
         Column,
+        Debezium,
         Edge,
         ExpectTable,
         Files,
@@ -219,6 +243,8 @@ SERIALISED: Mapping[str, type] = {
         FreshWithin,
         Full,
         Graph,
+        Jdbc,
+        Kafka,
         Limit,
         Location,
         Node,

@@ -73,6 +73,8 @@ class TableState:
     beside: bool = False
     #: What is known of the promise of its refresh kind, for the code that it was made with.
     promise: Promise = ""
+    #: How many keys it had, and rows, when the keys were last counted.
+    keys: tuple[int, int] | None = None
     #: Its rows keep the column `source_file` as the source gave it, so that those of a file can be told.
     origin: bool = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from icefield.declare import ByKey, Files, Keyed, Ref, Source, Table
+from icefield.declare import ByKey, Files, Full, Jdbc, Keyed, Ref, Source, Table
 from icefield.declare.suggest import did_you_mean, nearest
 from icefield.errors import CyclicTables, DeclarationError, DuplicateTable, InvalidOption, UnknownInput, UnknownTable
 from icefield.graph.nodes import Edge, owner_of, quarantine_of
@@ -75,6 +75,7 @@ def wire(table: Table, names: Names) -> tuple[Edge, ...]:
             where=str(table.location),
             remedy="give each source its own table and union those",
         )
+    _refuse_unread_cursor(table, edges)
     if isinstance(table.refresh, Keyed):
         _refuse_unkeyed_source(table, table.refresh, edges)
     if isinstance(table.refresh, Keyed) and all(edge.lookup for edge in edges):
@@ -84,6 +85,17 @@ def wire(table: Table, names: Names) -> tuple[Edge, ...]:
             remedy="make at least one input a plain table instead of lookup(...), or declare the table full()",
         )
     return edges
+
+
+def _refuse_unread_cursor(table: Table, edges: tuple[Edge, ...]) -> None:
+    """Rows above a cursor are added to those that were read before, which a table that is computed anew has not."""
+    source = next((edge.source for edge in edges if isinstance(edge.source, Jdbc)), None)
+    if source is not None and source.grows and isinstance(table.refresh, Full):
+        raise InvalidOption(
+            f"{table.name} is refreshed in full, but reads {source.relation} by a cursor",
+            where=str(table.location),
+            remedy="declare refresh=append(), or remove cursor= to read the whole relation whenever it has changed",
+        )
 
 
 def _refuse_unkeyed_source(table: Table, refresh: Keyed, edges: tuple[Edge, ...]) -> None:
@@ -96,6 +108,12 @@ def _refuse_unkeyed_source(table: Table, refresh: Keyed, edges: tuple[Edge, ...]
             f"{table.name} is refreshed by key from a source and from tables",
             where=str(table.location),
             remedy="ingest the source in a table of its own and read that table here, or make the tables lookups",
+        )
+    if isinstance(source, Jdbc) and not source.grows:
+        raise InvalidOption(
+            f"{table.name} is refreshed by key, but reads {source.relation} whole",
+            where=str(table.location),
+            remedy="declare refresh=full(): tables that read it still follow only the rows that changed",
         )
     parts = source.parts if isinstance(source, Files) else ()
     if not isinstance(refresh, ByKey) or refresh.expressions or not set(refresh.keys) <= set(parts):

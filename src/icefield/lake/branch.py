@@ -17,7 +17,7 @@ from icefield.lake.catalog import Move
 from icefield.lake.embedded import now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from icefield.lake.embedded import EmbeddedLake
@@ -66,6 +66,7 @@ class Branch:
         self.run = run
         self._lock = lake.lock(name, run)
         self._metadata: dict[str, Metadata] = {}
+        self._staged: dict[str, str] = {}
         try:
             self.base = lake.catalog.open_branch(name, run)
             failpoint("run.opened")
@@ -137,6 +138,15 @@ class Branch:
                 self._rebase(journal.tables)
         raise Overtaken(list(journal.tables))
 
+    def publish_upkeep(
+        self, tables: Mapping[str, Callable[[Metadata], Metadata]], summaries: Mapping[str, dict[str, str]]
+    ) -> None:
+        """Makes the same rows visible in other files, or with fewer old versions, all at once; nothing is journaled.
+
+        The functions edit what is published of each table. `summaries` are told in snapshots.
+        """
+        self._publish({key: {} for key in tables}, (), {}, summaries, tables)
+
     def abandon(self, *, keep: bool = False) -> None:
         """Lets the branch go; `keep` leaves it for a look at what failed."""
         if keep and self.name in self.lake.catalog.branches():
@@ -151,15 +161,19 @@ class Branch:
         deaths: Collection[str],
         relied: Mapping[str, str | None],
         summaries: Mapping[str, dict[str, str]],
+        edits: Mapping[str, Callable[[Metadata], Metadata]] | None = None,
     ) -> int:
         staged = {
             table: meta.load(at) for table, at in self.lake.catalog.pointers(self.name).items() if table in tables
         }
         timestamp = self._timestamp(tables)
         moves = {
-            table: self._finish(table, staged[table], timestamp, tables[table], summaries.get(table))
+            table: self._finish(
+                table, staged[table], timestamp, tables[table], summaries.get(table), (edits or {}).get(table)
+            )
             for table in tables
         }
+        self._staged = {move.table: move.staged for move in moves.values()}
         failpoint("publish.metadata-written")
         try:
             self.lake.catalog.publish(self.name, self.run, moves, deaths, relied)
@@ -179,11 +193,21 @@ class Branch:
         return timestamp
 
     def _published(self) -> bool:
-        """A commit whose answer was lost is recognised by its run's row in the published `ops.runs`."""
+        """A commit whose answer was lost is recognised by its run's row in `ops.runs`, or by what tables point at."""
         try:
-            return self.lake.published(self.run)
+            return self.lake.published(self.run) or self._is_in_place()
         except (OSError, LakeError):
             return False
+
+    def _is_in_place(self) -> bool:
+        """Whether a table points at what this branch has staged, or did so before others published it again."""
+        now = self.lake.pointers()
+        for table, staged in self._staged.items():
+            at = now.get(table)
+            known = [] if at is None else [entry["metadata-file"] for entry in meta.load(at).get("metadata-log", [])]
+            if staged in (at, *known):
+                return True
+        return False
 
     def _timestamp(self, tables: Mapping[str, dict[str, str]]) -> int:
         """Later than anything these tables have, even where the clock stepped back."""
@@ -199,10 +223,12 @@ class Branch:
         timestamp: int,
         properties: dict[str, str],
         summary: dict[str, str] | None,
+        edit: Callable[[Metadata], Metadata] | None,
     ) -> Move:
         base_at = self.base.get(table)
         base = self.base_metadata(table)
         final = meta.finish(staged, base, base_at, timestamp_ms=timestamp, properties=properties, summary=summary)
+        final = final if edit is None else edit(final)
         version = len(final["metadata-log"]) if base_at is None else _version(base_at) + 1
         path = self.lake.table_folder(table) / "metadata" / f"{version:05d}-{self.run}.metadata.json"
         return Move(table=table, base=base_at, staged=_write(path, final))

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 KEEP_FAILED_SECONDS = 24 * 3600
 #: How the name of a branch begins that only adds to `ops.*`: it is no run.
 RECORDER = "record_"
+#: How the name of a branch begins on which upkeep works: it is no run either.
+UPKEEP = "upkeep_"
+_NO_RUNS = (RECORDER, UPKEEP)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -131,7 +134,7 @@ class EmbeddedLake:
         """The runs that are at work on this lake now."""
         found = []
         for branch, run in self.catalog.branches().items() if self.exists else ():
-            if not branch.startswith(RECORDER) and self.alive(branch):
+            if not branch.startswith(_NO_RUNS) and self.alive(branch):
                 told = self._told(branch)
                 found.append(OpenRun(run=run, pid=told.get("pid", 0), started_ms=told.get("started_ms", 0)))
         return found
@@ -142,7 +145,7 @@ class EmbeddedLake:
         for branch, run in self.catalog.branches().items() if self.exists else ():
             if self.alive(branch) or self._kept(run):
                 continue
-            told = not self._failed_mark(run).exists() and not branch.startswith(RECORDER)
+            told = not self._failed_mark(run).exists() and not branch.startswith(_NO_RUNS)
             if self.clear(branch, run, died=told) and told:
                 dead.append(run)
         self._sweep_scratch()

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from icefield.errors import LakeDamaged
 from icefield.graph.news import cursor_json, parse_cursor
 from icefield.graph.state import PROMISE_RULES, Promise, TableState, Version
+from icefield.plan.upkeep import History, Kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 Metadata = dict[str, Any]
 
@@ -27,9 +29,11 @@ COLUMNS = "icefield.columns"
 ROWS_ADDED, ROWS_REMOVED = "icefield.rows-added", "icefield.rows-removed"
 #: The batch that a run took in.
 BATCH = "icefield.batch"
+#: Many small manifests are merged into one: planning a read must not take longer the more runs there were.
+MERGING = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "30"}
 #: Where a run's own files go, so that a run that died leaves nothing that cannot be told apart.
 DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
-_KEEP_METADATA_LOG = 100
+_KEEP_METADATA_LOG, _KEEP_AFTER_UPKEEP = 100, 20
 #: What to do about a file that is gone.
 RESTORE = "restore the file from a backup (icefield never removes files in use); check for more with icefield doctor"
 
@@ -223,7 +227,13 @@ def table_state(name: str, metadata: Metadata) -> TableState:
         beside="icefield.beside" in properties,
         promise=_promise(properties.get("icefield.promise", "")),
         origin="icefield.origin" in properties,
+        keys=_counted(properties.get("icefield.keys", "")),
     )
+
+
+def _counted(told: str) -> tuple[int, int] | None:
+    keys, _, rows = told.partition(" ")
+    return (int(keys), int(rows)) if keys.isdigit() and rows.isdigit() and int(rows) else None
 
 
 def _promise(told: str) -> Promise:
@@ -298,6 +308,8 @@ def state_properties(state: TableState) -> dict[str, str]:
         properties["icefield.cursor"] = cursor_json(state.cursor)
     if state.origin:
         properties["icefield.origin"] = "source_file"
+    if state.keys is not None:
+        properties["icefield.keys"] = f"{state.keys[0]} {state.keys[1]}"
     return properties
 
 
@@ -315,7 +327,7 @@ def prepare(base: Metadata, run: str) -> Metadata:
     """
     location = base["location"]
     own = {DATA_PATH: f"{location}/data/{run}", METADATA_PATH: f"{location}/metadata/{run}"}
-    properties = {**base.get("properties", {}), **own}
+    properties = {**MERGING, **base.get("properties", {}), **own}
     return {**base, "properties": properties, "snapshot-log": [], "metadata-log": [], "last-updated-ms": 0}
 
 
@@ -390,12 +402,61 @@ def _squashed(last: Metadata, inner: list[Metadata]) -> Metadata:
             if key.startswith(_COUNTED) and value.isdigit():
                 counted[key] = counted.get(key, 0) + int(value)
     told = {key: str(value) for key, value in counted.items()}
-    found = {**last, "summary": {**last["summary"], **told, "operation": "overwrite"}}
+    replaced = all(one["summary"]["operation"] == "replace" for one in (last, *inner))  # compactions alone
+    operation = "replace" if replaced else "overwrite"
+    found = {**last, "summary": {**last["summary"], **told, "operation": operation}}
     parent = inner[-1].get("parent-snapshot-id")
     if parent is None:
         found.pop("parent-snapshot-id", None)
         return found
     return {**found, "parent-snapshot-id": parent}
+
+
+def may_be_compacted(metadata: Metadata) -> bool:
+    """Whether small files of a table can be written together by PyIceberg, as far as its metadata tells."""
+    found = current_snapshot(metadata)
+    if found is None:
+        return False
+    return metadata.get("format-version") == 2 and not has_deletes(found, "equality-deletes")
+
+
+def history_of(metadata: Metadata) -> History | None:
+    """The snapshots of a table, for whoever decides which of them stay; None where it has none."""
+    current = current_snapshot(metadata)
+    if current is None:
+        return None
+    return History(
+        current=current["snapshot-id"],
+        snapshots=frozenset(entry["snapshot-id"] for entry in metadata["snapshots"]),
+        log=tuple((entry["timestamp-ms"], entry["snapshot-id"]) for entry in metadata.get("snapshot-log", [])),
+        lineage=tuple(snapshot_id for snapshot_id, _ in _lineage(metadata)),
+        named=frozenset(ref["snapshot-id"] for ref in metadata.get("refs", {}).values()),
+    )
+
+
+def with_versions(metadata: Metadata, kept: Kept) -> Metadata:
+    """A table without the snapshots that do not stay; its files are not touched."""
+    snapshots = [entry for entry in metadata["snapshots"] if entry["snapshot-id"] in kept.snapshots]
+    log = [{"snapshot-id": snapshot_id, "timestamp-ms": time} for time, snapshot_id in kept.log]
+    told: Metadata = {
+        key: [entry for entry in metadata[key] if entry["snapshot-id"] in kept.snapshots]
+        for key in ("statistics", "partition-statistics")
+        if key in metadata
+    }
+    files = metadata.get("metadata-log", [])[-_KEEP_AFTER_UPKEEP:]
+    return {**metadata, **told, "snapshots": snapshots, "snapshot-log": log, "metadata-log": files}
+
+
+def as_ours(metadata: Metadata) -> Metadata:
+    """A table whose current snapshot has the rows of its last run: a compaction of them is no change by others."""
+    if "icefield.snapshot" not in metadata.get("properties", {}):
+        return metadata
+    return with_property(metadata, "icefield.snapshot", str(metadata["current-snapshot-id"]))
+
+
+def with_property(metadata: Metadata, key: str, value: str) -> Metadata:
+    """A table with another value of one of its properties."""
+    return {**metadata, "properties": {**metadata.get("properties", {}), key: value}}
 
 
 def _metadata_log(base: Metadata | None, base_location: str | None) -> list[Metadata]:

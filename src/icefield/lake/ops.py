@@ -34,7 +34,8 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "rows_quarantined": ("long", "rows sent to quarantine"),
         "error": ("string", "why it failed"),
         "version": ("string", "the version of icefield"),
-        "batch": ("string", "the batch that was taken in; empty: none"),
+        "batch": ("string", "the batch that it was to take in; empty: none"),
+        "label": ("string", "the label given with `--label`; empty: none"),
     },
     "ops.table_runs": {
         "run": ("string", "the run's id"),
@@ -56,6 +57,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "string",
             "its refresh kind's promise: proven, trusted, untried (trusted, too little data) or full",
         ),
+        "error": ("string", "why it failed"),
     },
     "ops.checks": {
         "run": ("string", "the run's id"),
@@ -84,6 +86,34 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "arrival": ("long", "position in the order of arrival"),
         "sequence": ("long", "increases each time the table records files: the highest is current"),
     },
+    "ops.offsets": {
+        "table": ("string", "the table that ingested the messages"),
+        "topic": ("string", "the topic"),
+        "topic_id": ("string", "Kafka's id of the topic: another one of the same name has another id"),
+        "partition": ("long", "the partition"),
+        "start_offset": ("long", "the first offset of the range"),
+        "end_offset": ("long", "the offset after the last one"),
+        "run": ("string", "the run that recorded it"),
+        "status": ("string", "taken, or lost (accepted by a user)"),
+        "messages": ("long", "messages read, malformed ones included; transactions and compaction leave holes"),
+        "taken_at": ("timestamp", "start of the run that ingested it"),
+        "arrival": ("long", "position in the order of arrival"),
+        "detail": ("string", "what was lost"),
+    },
+    "ops.reads": {
+        "table": ("string", "the table that ingested the rows"),
+        "relation": ("string", "the table or view in the database"),
+        "cursor": ("string", "the cursor column; empty: the relation was read whole"),
+        "after": ("string", "the cursor's value above which rows were read; empty: from the beginning"),
+        "upto": ("string", "the cursor's value up to which rows were read"),
+        "rows": ("long", "rows read, malformed ones included"),
+        "digest": ("string", "sum of the digests of these rows"),
+        "late": ("string", "digests of rows that came with the value `after` itself, once it had been read"),
+        "ties": ("string", "digests of all rows that were read with the value `upto`"),
+        "run": ("string", "the run that read them"),
+        "taken_at": ("timestamp", "start of that run"),
+        "arrival": ("long", "position in the order of arrival; 0 where the relation was read whole"),
+    },
     "ops.repairs": {
         "table": ("string", "the table whose quarantine it applies to"),
         "number": ("long", "position in the order of decisions for this table"),
@@ -97,9 +127,12 @@ TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "ops.repaired": {
         "table": ("string", "the table whose quarantine it applies to"),
         "number": ("long", "the decision's number in `ops.repairs`"),
-        "arrival": ("long", "the row's file: its position in the order of arrival"),
-        "line": ("long", "the row's line in that file"),
-        "sha256": ("string", "digest of the file's content: the decision does not apply to a corrected file"),
+        "arrival": ("long", "the row's file, range of offsets or read: its position in the order of arrival"),
+        "line": ("long", "the row's line in that file, its offset, or its digest"),
+        "sha256": (
+            "string",
+            "digest of the file's content, or id of the topic: the decision does not apply to a corrected file",
+        ),
     },
 }
 
@@ -112,6 +145,8 @@ class Journal:
     table_runs: list[Row] = field(default_factory=list)
     checks: list[Row] = field(default_factory=list)
     files: list[Row] = field(default_factory=list)
+    offsets: list[Row] = field(default_factory=list)
+    reads: list[Row] = field(default_factory=list)
     repairs: list[Row] = field(default_factory=list)
     #: As many as rows waited, which may be a great many.
     repaired: pa.Table | None = None
@@ -161,7 +196,8 @@ def open_catalog(branch: Branch) -> SqlCatalog:
 def _table(catalog: SqlCatalog, branch: Branch, name: str) -> Any:
     if branch.base.get(name):
         return _with_every_column(catalog.load_table(name), name)
-    properties = {"format-version": "2", "write.parquet.compression-codec": "zstd", **branch.own_properties(name)}
+    properties = {"format-version": "2", "write.parquet.compression-codec": "zstd", **meta.MERGING}
+    properties |= branch.own_properties(name)
     return catalog.create_table(
         name, schema=_schema(name), location=str(branch.lake.table_folder(name)), properties=properties
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from icefield.lake import metadata as meta
 from icefield.lake.numbers import Marks, Ordered, numbers_of
@@ -15,16 +15,20 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
-    from pyiceberg.table import DataScan, Table
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import DataScan, Table, Transaction
 
     from icefield.lake.branch import Branch
 
 #: So many files are read at once.
 _FILES = 4
+#: A manifest has so many bytes at most.
+_MANIFEST = 8_000_000
 
 
 @contextmanager
-def _opened(branch: Branch, table: str) -> Iterator[Table]:
+def opened(branch: Branch, table: str) -> Iterator[Table]:
+    """A table of a branch, as PyIceberg has it."""
     catalog = open_catalog(branch)
     try:
         yield catalog.load_table(table)
@@ -34,7 +38,7 @@ def _opened(branch: Branch, table: str) -> Iterator[Table]:
 
 def some_rows(branch: Branch, table: str, snapshot: int | None, count: int) -> pa.Table:
     """Some rows, any of them."""
-    with _opened(branch, table) as found:
+    with opened(branch, table) as found:
         return found.scan(snapshot_id=snapshot, limit=count).to_arrow()
 
 
@@ -58,7 +62,7 @@ def values_among(
     for least, most in spans:
         above, below = GreaterThanOrEqual(column, least), LessThanOrEqual(column, most)  # type: ignore[call-arg,arg-type]
         near = Or(near, And(above, below))
-    with _opened(branch, table) as found:
+    with opened(branch, table) as found:
         scan = found.scan(row_filter=near, snapshot_id=snapshot, selected_fields=(column,))
         kind, among, seen = _kind(scan, column), None, []
         for part in _parts(found, scan, column):
@@ -91,7 +95,7 @@ def values_missing(branch: Branch, table: str, snapshot: int | None, column: str
 
     It is read in parts, in the order in which Iceberg lists the files, and only until all of them are found.
     """
-    with _opened(branch, table) as found:
+    with opened(branch, table) as found:
         scan = found.scan(snapshot_id=snapshot, selected_fields=(column,))
         kind = _kind(scan, column)
         if kind != wanted.type and not (_is_text(kind) and _is_text(wanted.type)):
@@ -133,7 +137,7 @@ def not_among(wanted: pa.Array, parts: Iterable[pa.Array]) -> pa.Array:
 
 def columns_of(branch: Branch, table: str, snapshot: int | None, columns: Sequence[str]) -> pa.Table:
     """All values of some columns."""
-    with _opened(branch, table) as found:
+    with opened(branch, table) as found:
         return found.scan(snapshot_id=snapshot, selected_fields=tuple(columns)).to_arrow().select(list(columns))
 
 
@@ -146,7 +150,7 @@ def columns_added(
     """
     from pyiceberg.io.pyarrow import ArrowScan
 
-    with _opened(branch, table) as found:
+    with opened(branch, table) as found:
         old = {task.file.file_path for task in found.scan(snapshot_id=start).plan_files()}
         scan = found.scan(snapshot_id=end, selected_fields=tuple(columns))
         new = [task for task in scan.plan_files() if task.file.file_path not in old]
@@ -161,6 +165,8 @@ def can_be_written(rows: pa.Table) -> bool:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if not keeps_nulls(rows.schema):
+        return False
     try:
         for column in rows.columns:
             if pa.types.is_temporal(column.type):
@@ -168,6 +174,23 @@ def can_be_written(rows: pa.Table) -> bool:
     except (OverflowError, ValueError):
         return False
     return True
+
+
+def keeps_nulls(schema: pa.Schema) -> bool:
+    """Whether PyIceberg keeps every NULL of these columns: it makes an empty list of a list of structs that is NULL."""
+    return not any(_may_be_emptied(field.type) for field in schema)
+
+
+def _may_be_emptied(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return any(_may_be_emptied(field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return pa.types.is_struct(kind.item_type) or _may_be_emptied(kind.item_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.types.is_struct(kind.value_type) or _may_be_emptied(kind.value_type)
+    return False
 
 
 def distinct_values(branch: Branch, table: str, snapshot: int | None, columns: tuple[str, ...]) -> int:
@@ -181,7 +204,7 @@ def remove_files_up_to(branch: Branch, table: str, column: str, limit: int) -> N
     from pyiceberg.expressions.parser import parse
 
     with (
-        _opened(branch, table) as found,
+        opened(branch, table) as found,
         found.transaction() as work,
         work.update_snapshot(snapshot_properties={meta.RUN: branch.run}).delete() as removal,
     ):
@@ -190,7 +213,7 @@ def remove_files_up_to(branch: Branch, table: str, column: str, limit: int) -> N
 
 def append_rows(branch: Branch, table: str, rows: pa.Table) -> None:
     """Adds rows; their columns are cast to the table's."""
-    with _opened(branch, table) as found:
+    with opened(branch, table) as found:
         found.append(_fitted(rows, found), snapshot_properties={meta.RUN: branch.run})
 
 
@@ -199,9 +222,9 @@ def overwrite_rows(branch: Branch, table: str, rows: pa.Table) -> None:
     from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
     with (
-        _opened(branch, table) as found,
+        opened(branch, table) as found,
         found.transaction() as work,
-        work.update_snapshot(snapshot_properties={meta.RUN: branch.run}).overwrite() as replacing,
+        replacement(work, found, {meta.RUN: branch.run}) as replacing,
     ):
         for task in found.scan().plan_files():
             replacing.delete_data_file(task.file)
@@ -212,6 +235,28 @@ def overwrite_rows(branch: Branch, table: str, rows: pa.Table) -> None:
             write_uuid=replacing.commit_uuid,
         ):
             replacing.append_data_file(file)
+
+
+def replacement(work: Transaction, table: Table, told: dict[str, str], *, drops_deletes: bool = False) -> Any:
+    """A snapshot in which some files take the place of others; all manifests are merged into one.
+
+    PyIceberg's own goes on listing a manifest of removed files for each time that happened. `drops_deletes`: all files
+    that had deletes are replaced, so that these can go.
+    """
+    from pyiceberg.manifest import ManifestContent
+    from pyiceberg.table.snapshots import Operation
+    from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
+
+    class Replacing(_OverwriteFiles):
+        def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+            data = [one for one in manifests if one.content == ManifestContent.DATA]
+            deletes = [one for one in manifests if one.content != ManifestContent.DATA]
+            merging = _ManifestMergeManager(
+                target_size_bytes=_MANIFEST, min_count_to_merge=2, merge_enabled=True, snapshot_producer=self
+            )
+            return [*merging.merge_manifests(data), *([] if drops_deletes else deletes)]
+
+    return Replacing(operation=Operation.OVERWRITE, transaction=work, io=table.io, snapshot_properties=told)
 
 
 def _fitted(rows: pa.Table, table: Table) -> pa.Table:

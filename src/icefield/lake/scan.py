@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from icefield.errors import LakeDamaged
 from icefield.graph import changes_of
-from icefield.graph.news import TakenFile
+from icefield.graph.news import OffsetRange, RelationRead, TakenFile, unpacked
 from icefield.graph.state import Repair
 from icefield.lake import metadata as meta
 from icefield.lake.manifests import require_manifests
@@ -39,14 +39,21 @@ def connect() -> duckdb.DuckDBPyConnection:
     # nothing; nobody else gets to load one: `icefield sql` refuses LOAD, and its configuration is locked.
     settings = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     db = duckdb.connect(config={**settings, "allow_unsigned_extensions": "true"})
+    load_extensions(db)
+    db.execute("SET TimeZone = 'UTC'")
+    return db
+
+
+def load_extensions(db: duckdb.DuckDBPyConnection) -> None:
+    """Lets a DuckDB read Iceberg, by the extensions in the wheels beside its own."""
+    import duckdb
+
     for extension in ("avro", "iceberg"):
         spec = importlib.util.find_spec(f"duckdb_extension_{extension}")
         assert spec is not None
         assert spec.origin is not None
         library = Path(spec.origin).parent / "extensions" / f"v{duckdb.__version__}" / f"{extension}.duckdb_extension"
         db.execute(f"LOAD {literal(str(library))}")
-    db.execute("SET TimeZone = 'UTC'")
-    return db
 
 
 def damage(error: duckdb.Error, metadata: str = "") -> LakeDamaged | None:
@@ -138,6 +145,62 @@ def taken_files(lake: EmbeddedLake, table: str) -> Sequence[TakenFile]:
     )
 
 
+def taken_ranges(lake: EmbeddedLake, table: str) -> Sequence[OffsetRange]:
+    """The ranges of offsets that a table has taken in, in order of arrival."""
+    location = lake.pointers().get("ops.offsets")
+    if location is None:
+        return ()
+    with reading(location), connect() as db:
+        rows = db.execute(
+            "SELECT topic, partition, start_offset, end_offset, arrival, epoch_ms(taken_at), messages"
+            f""" FROM {scan(location)} WHERE "table" = ? AND status = 'taken'"""
+            " ORDER BY arrival",
+            [table],
+        ).fetchall()
+    return tuple(
+        OffsetRange(
+            topic=topic, partition=partition, start=start, end=end, arrival=arrival, taken_ms=ms, messages=messages
+        )
+        for topic, partition, start, end, arrival, ms, messages in rows
+    )
+
+
+def taken_reads(lake: EmbeddedLake, table: str, first: int = 0, last: int | None = None) -> Sequence[RelationRead]:
+    """The reads of a relation by its cursor that a table's rows are from, in order of arrival."""
+    location = lake.pointers().get("ops.reads")
+    if location is None:
+        return ()
+    with reading(location), connect() as db:
+        rows = db.execute(
+            f"SELECT arrival, after, upto, epoch_ms(taken_at), late, ties FROM {scan(location)}"
+            """ WHERE "table" = $1 AND "cursor" <> '' AND arrival BETWEEN $2 AND $3 ORDER BY arrival""",
+            [table, first, 2**62 if last is None else last],
+        ).fetchall()
+    return tuple(
+        RelationRead(arrival=arrival, after=after, upto=upto, taken_ms=ms, late=unpacked(late), ties=unpacked(ties))
+        for arrival, after, upto, ms, late, ties in rows
+    )
+
+
+def next_arrival(lake: EmbeddedLake, table: str) -> int:
+    """The place in the order of arrival after all that messages of a table, or of one that was dropped, have had."""
+    return _next(lake, table, "ops.offsets")
+
+
+def next_read(lake: EmbeddedLake, table: str) -> int:
+    """The number of a table's next read, where a table of that name was dropped before."""
+    return _next(lake, table, "ops.reads")
+
+
+def _next(lake: EmbeddedLake, table: str, record: str) -> int:
+    location = lake.pointers().get(record)
+    if location is None:
+        return 0
+    with reading(location), connect() as db:
+        found = db.execute(f'SELECT max(arrival) FROM {scan(location)} WHERE "table" = ?', [table]).fetchone()
+    return 0 if found is None or found[0] is None else int(found[0]) + 1
+
+
 def repairs(lake: EmbeddedLake, table: str) -> dict[int, Repair]:
     """What people decided about a table's quarantine, by number, in order."""
     location = lake.pointers().get("ops.repairs")
@@ -160,16 +223,58 @@ def repaired(lake: EmbeddedLake, table: str) -> pa.Table | None:
     A file that was corrected since has other rows in these lines.
     """
     known = lake.pointers()
-    if "ops.repaired" not in known or "ops.files" not in known:
+    query = _contents(lake)
+    if "ops.repaired" not in known or not query:
         return None
-    content = (
-        f'SELECT arrival, arg_max(sha256, sequence) AS sha256 FROM {scan(known["ops.files"])} WHERE "table" = $1'
-        " GROUP BY arrival"
-    )
-    with reading(known["ops.files"]), reading(known["ops.repaired"]), connect() as db:
+    with _reading_of(lake, *_TAKEN, "ops.repaired") as db:
         db.execute(
-            f"SELECT number, arrival, line FROM {scan(known['ops.repaired'])} JOIN ({content}) USING (arrival, sha256)"
+            f"SELECT number, arrival, line FROM {scan(known['ops.repaired'])} JOIN ({query}) USING (arrival, sha256)"
             ' WHERE "table" = $1',
             [table],
         )
         return db.to_arrow_table()
+
+
+def contents(lake: EmbeddedLake, table: str) -> dict[int, str]:
+    """What tells the content of each file, or the topic of each range, that a table took in, by order of arrival.
+
+    Rows of databases are known by their own digests, whatever read they came with.
+    """
+    query = _contents(lake)
+    if not query:
+        return {}
+    with _reading_of(lake, *_TAKEN) as db:
+        return dict(db.execute(query, [table]).fetchall())
+
+
+def _contents(lake: EmbeddedLake) -> str:
+    """SQL for arrival and content of what a table took in; "" where nothing was."""
+    known = lake.pointers()
+    found = []
+    if "ops.files" in known:
+        found.append(
+            f'SELECT arrival, arg_max(sha256, sequence) AS sha256 FROM {scan(known["ops.files"])} WHERE "table" = $1'
+            " GROUP BY arrival"
+        )
+    if "ops.offsets" in known:
+        found.append(
+            f"SELECT arrival, topic_id AS sha256 FROM {scan(known['ops.offsets'])}"
+            """ WHERE "table" = $1 AND status = 'taken'"""
+        )
+    if "ops.reads" in known:
+        found.append(f"""SELECT DISTINCT arrival, '' AS sha256 FROM {scan(known["ops.reads"])} WHERE "table" = $1""")
+    return " UNION ALL ".join(found)
+
+
+#: What tables took in.
+_TAKEN = ("ops.files", "ops.offsets", "ops.reads")
+
+
+@contextmanager
+def _reading_of(lake: EmbeddedLake, *tables: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    known = lake.pointers()
+    with ExitStack() as stack:
+        for name in tables:
+            if name in known:
+                stack.enter_context(reading(known[name]))
+        yield stack.enter_context(connect())

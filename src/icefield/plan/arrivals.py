@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from icefield.errors import AllFilesGone, FileChanged, FileMissing
-from icefield.graph.news import FilesNews, FramesNews
+from icefield.errors import AllFilesGone, FileChanged, FileMissing, MessagesLost, RowsChanged
+from icefield.graph.news import FilesNews, FramesNews, RelationNews
+from icefield.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from icefield.declare import Files
     from icefield.graph import Node
-    from icefield.graph.news import LandedFile, News, TakenFile
+    from icefield.graph.news import LandedFile, News, TakenFile, TopicsNews
 
 _NAMED_AT_MOST = 3
 
@@ -35,8 +36,8 @@ class Arrivals(Protocol):
     def noted(self) -> str:
         """What is only to be remembered."""
 
-    def require_sound(self) -> None:
-        """Refuses news that no run may take in."""
+    def require_sound(self, *, accepted: bool) -> None:
+        """Refuses news that no run may take in, unless a person has accepted what can be accepted."""
 
     def require_everything(self, due: str, otherwise: str = "") -> None:
         """Refuses a rebuild that could not read all that was read before; `otherwise`: what else could be done."""
@@ -44,7 +45,11 @@ class Arrivals(Protocol):
 
 def arrivals_of(node: Node, news: News) -> Arrivals:
     """The rules for the kind of source that the news come from."""
-    return FileArrivals(node, news) if isinstance(news, FilesNews) else FrameArrivals(news)
+    if isinstance(news, FilesNews):
+        return FileArrivals(node, news)
+    if isinstance(news, RelationNews):
+        return RelationArrivals(node, news)
+    return FrameArrivals(news) if isinstance(news, FramesNews) else TopicArrivals(node, news)
 
 
 class FrameArrivals:
@@ -68,11 +73,122 @@ class FrameArrivals:
     def noted(self) -> str:
         return ""
 
-    def require_sound(self) -> None:
+    def require_sound(self, *, accepted: bool) -> None:
         return
 
     def require_everything(self, due: str, otherwise: str = "") -> None:
         return
+
+
+class TopicArrivals:
+    """Messages of topics: they only ever come, unless Kafka has removed them before they were taken in."""
+
+    by_file = False
+    left = ""
+
+    def __init__(self, node: Node, news: TopicsNews) -> None:
+        self._node = node
+        self._news = news
+
+    @property
+    def came(self) -> str:
+        count = self._news.new_messages
+        return f"{plural(count, 'new message')}{self._accepted}" if count else ""
+
+    @property
+    def noted(self) -> str:
+        return self._accepted.removeprefix("; ")
+
+    @property
+    def _accepted(self) -> str:
+        return f"; loss accepted: {'; '.join(self._news.lost)}" if self._news.lost else ""
+
+    @property
+    def _where(self) -> str:
+        return f"{self._node.name}, {self._node.location}"
+
+    def require_sound(self, *, accepted: bool) -> None:
+        if self._news.lost and not accepted:
+            raise MessagesLost(
+                f"messages were lost before {self._node.name} took them in: {'; '.join(self._news.lost)}",
+                where=self._where,
+                remedy=f"restore the topic, or go on without them: icefield run --accept {self._node.name}"
+                " (the loss is recorded)",
+            )
+
+    def require_everything(self, due: str, otherwise: str = "") -> None:
+        if self._news.gone:
+            raise MessagesLost(
+                f"{self._node.name} must be rebuilt ({due}), but Kafka no longer has {'; '.join(self._news.gone)}",
+                where=self._where,
+                remedy=f"restore the messages, {otherwise}"
+                if otherwise
+                else "restore the messages, or undo the change that makes a rebuild necessary",
+            )
+
+
+class RelationArrivals:
+    """Rows of a database: they come above a cursor, or all of them replace those that were there."""
+
+    by_file = False
+
+    def __init__(self, node: Node, news: RelationNews) -> None:
+        self._node = node
+        self._news = news
+
+    @property
+    def _relation(self) -> str:
+        return self._node.source.name if self._node.source is not None else ""
+
+    @property
+    def came(self) -> str:
+        if self._news.is_whole:
+            return ""
+        if self._news.unsure:
+            return f"{self._relation} is asked for new rows at every run"
+        told = [f"{plural(self._news.rows, 'new row')}, {self._news.cursor.column} up to {self._news.upto}"]
+        told = told if self._news.rows else []
+        if self._news.late:
+            at = f"{self._news.cursor.column} = {self._news.cursor.value}"
+            told.append(f"{plural(self._news.late, 'new row')} with {at} as before")
+        return "; ".join(told)
+
+    @property
+    def left(self) -> str:
+        if not self._news.is_whole:
+            return ""
+        if self._news.unsure:
+            return f"{self._relation} is read at every run"
+        return f"{self._relation} has changed" if self._news.replaced else ""
+
+    @property
+    def noted(self) -> str:
+        return f"accepted: {self._news.unclear}" if self._news.unclear else ""
+
+    @property
+    def _where(self) -> str:
+        return f"{self._node.name}, {self._node.location}"
+
+    @property
+    def _anew(self) -> str:
+        table = self._node.name
+        return f"take in what the database has now: icefield run --full-refresh --accept {table} --select {table}"
+
+    def require_sound(self, *, accepted: bool) -> None:
+        if self._news.unclear and not accepted:
+            raise RowsChanged(
+                self._news.unclear,
+                where=self._where,
+                remedy=f"go on without them: icefield run --accept {self._node.name}; or {self._anew}",
+            )
+
+    def require_everything(self, due: str, otherwise: str = "") -> None:
+        if self._news.gone:
+            raise RowsChanged(
+                f"{self._node.name} must be rebuilt ({due}), but {self._news.gone}",
+                where=self._where,
+                remedy=f"{otherwise.removeprefix('or ')}; or {self._anew}" if otherwise else self._anew,
+            )
 
 
 class FileArrivals:
@@ -122,7 +238,7 @@ class FileArrivals:
     def _where(self) -> str:
         return f"{self._node.name}, {self._node.location}"
 
-    def require_sound(self) -> None:
+    def require_sound(self, *, accepted: bool) -> None:
         if self._news.changed and self._source.changed == "fail":
             raise FileChanged(
                 f"the content of {named(self._news.changed)} has changed since ingestion",

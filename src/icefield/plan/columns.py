@@ -30,6 +30,9 @@ _STORED = {
 }
 _NESTED = {"STRUCT": "struct", "ARRAY": "list", "MAP": "map"}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+#: Types that Iceberg lets a column change to, as Iceberg and as Spark spell them; decimals may have more digits.
+_WIDER = {("int", "long"), ("int", "bigint"), ("float", "double")}
+_DIGITS = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
 def refuse_changed_columns(node: Node, state: TableState) -> None:
@@ -43,10 +46,18 @@ def refuse_changed_columns(node: Node, state: TableState) -> None:
     other = [
         f"{name} was {kind} and is now {declared[name]}"
         for name, kind in stored.items()
-        if declared.get(name) not in (None, kind) and name not in gone
+        if declared.get(name) not in (None, kind) and name not in gone and not is_wider(kind, declared[name] or "")
     ]
     if gone or other:
         raise schema_changed(node, [*(f"{name} {stored[name]} was removed" for name in gone), *other], gone, declared)
+
+
+def is_wider(before: str, after: str) -> bool:
+    """Whether a type has every value that the one before it has, so that stored rows can follow."""
+    old, new = _DIGITS.fullmatch(before), _DIGITS.fullmatch(after)
+    if old and new:
+        return int(old[1]) < int(new[1]) and old[2] == new[2]
+    return (before, after) in _WIDER
 
 
 def schema_changed(

@@ -82,7 +82,7 @@ def decide(
     """The step for one table whose inputs all stand where `inputs` says."""
     arrived = None if news is None else arrivals_of(node, news)
     if arrived is not None:
-        arrived.require_sound()
+        arrived.require_sound(accepted=node.name in wishes.accept)
     if state is None:
         return _everything(node, "build", "first run", inputs, news)
     if due := _rebuild_reason(node, state, inputs, arrived, wishes):
@@ -106,7 +106,12 @@ def decide(
 
 def has_newer_inputs(node: Node, state: TableState, states: Mapping[str, TableState]) -> bool:
     """Whether an input holds rows that a table has not read yet."""
-    return any(not _stands_at(state, states[name]) for name in node.inputs if name in states)
+    return bool(newer_inputs(node, state, states))
+
+
+def newer_inputs(node: Node, state: TableState, states: Mapping[str, TableState]) -> list[str]:
+    """The inputs that hold rows which a table has not read yet."""
+    return [name for name in node.inputs if name in states and not _stands_at(state, states[name])]
 
 
 def _stands_at(state: TableState, given: TableState) -> bool:

@@ -13,14 +13,14 @@ from icefield.graph import Graph
 from icefield.project.config import FILE, Config, table_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 FOLDER = ".icefield"
 KEPT = 8
 
 
-def read_graph(config: Config) -> Graph | None:
-    """The cached graph, if nothing it was made from has changed."""
+def read_graph(config: Config) -> tuple[Graph, dict[str, str]] | None:
+    """The cached graph, if nothing it was made from has changed, and the files it was made from with their digests."""
     file = _file(config)
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -28,17 +28,17 @@ def read_graph(config: Config) -> Graph | None:
             return None
         if any(_digest_of(Path(config.root, name)) != digest for name, digest in content["files"].items()):
             return None
-        return Graph.from_json(content["graph"])
+        return Graph.from_json(content["graph"]), content["files"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def write_graph(config: Config, graph: Graph, files: Iterable[Path]) -> None:
-    """Keep the graph with the digest of every file that loading it read; no matter if it cannot be written."""
+def write_graph(config: Config, graph: Graph, files: Mapping[str, str]) -> None:
+    """Keep the graph with the files that loading it read; no matter if it cannot be written."""
     content = {
         "tables": _declaring(config),
         "names": _names(config.root),
-        "files": {os.path.relpath(file, config.root): _digest_of(file) for file in files},
+        "files": dict(files),
         "graph": graph.to_json(),
     }
     target = _file(config)
@@ -95,6 +95,25 @@ def _names(root: Path) -> list[str]:
     """What `import` could find in the project: a new file may hide an installed module of its name."""
     packages = (file.parent.name for file in root.glob("*/__init__.py"))
     return sorted([file.name for file in root.glob("*.py")] + list(packages))
+
+
+def made_from(config: Config, files: Iterable[Path]) -> dict[str, str]:
+    """Files of a project, by their paths inside of it, with their digests."""
+    return {os.path.relpath(file, config.root): _digest_of(file) for file in files}
+
+
+def listings(config: Config) -> dict[str, list[str]]:
+    """What else a graph depends on: the files that patterns find. A new one may declare tables, or hide a module."""
+    patterns = dict.fromkeys((*config.tables, "*.py", "*/__init__.py"))
+    return {
+        pattern: sorted(file.relative_to(config.root).as_posix() for file in config.root.glob(pattern))
+        for pattern in patterns
+    }
+
+
+def digests(files: Iterable[Path]) -> dict[Path, str]:
+    """The content of some files, each as a digest."""
+    return {file: _digest_of(file) for file in files}
 
 
 def _digest_of(file: Path) -> str:

@@ -11,18 +11,65 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.declare.suggest import did_you_mean
 from icefield.errors import InvalidConfig, MasterNotLocal, NoProject, UnknownProfile
+from icefield.project.outlets import Notify, OpenLineage, notify, openlineage
+from icefield.project.sections import FILE as FILE
+from icefield.project.sections import duration as _duration
+from icefield.project.sections import expanded as _expanded
+from icefield.project.sections import flag as _flag
+from icefield.project.sections import only as _only
+from icefield.project.sections import table as _table
+from icefield.project.sections import text as _text
+from icefield.project.sections import wrong as _wrong
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FILE = "icefield.toml"
 PROFILE_VARIABLE = "ICEFIELD_PROFILE"
 DEFAULT_PROFILE = "local"
 NOT_TABLES = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
-TOP_KEYS = ("project", "profile")
+TOP_KEYS = ("project", "profile", "dagster", "notify")
 PROJECT_KEYS = ("name", "tables", "default_profile")
-PROFILE_KEYS = ("lake", "shared", "spark", "settings")
-_VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
+PROFILE_KEYS = ("lake", "shared", "spark", "settings", "kafka", "jdbc", "upkeep", "openlineage", "notify")
+UPKEEP_KEYS = ("keep", "grace")
+KAFKA_KEYS = ("brokers", "recording", "options")
+JDBC_KEYS = ("url", "user", "password", "driver", "jar")
+#: librdkafka's settings that icefield decides itself: what is read, and that nothing is committed to Kafka.
+_OWN_OPTIONS = ("auto.offset.reset", "enable.auto.commit", "enable.partition.eof", "group.id", "isolation.level")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafka:
+    """Where topics are: at brokers, or in a folder with recorded messages. Options are librdkafka's, some secret."""
+
+    brokers: str = ""
+    recording: Path | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: What is wrong, and the remedy, where something that the settings refer to is not there.
+    missing: tuple[str, str] | None = None
+
+    def require_settings(self) -> None:
+        """Refuses settings with something missing. Whoever only reads the lake needs no password of a broker."""
+        if self.missing is not None:
+            raise _wrong(*self.missing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """Where a database is; its url may have secrets in it, as its password is one."""
+
+    url: str = field(repr=False)
+    user: str = ""
+    password: str = field(default="", repr=False)
+    driver: str = ""
+    jars: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepSettings:
+    """How long old versions stay readable, and how long files stay that no version names any more."""
+
+    keep_seconds: float = 7 * 86_400
+    grace_seconds: float = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +82,11 @@ class Profile:
     shared: bool = False
     spark: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
+    kafka: Kafka = field(default_factory=Kafka)
+    jdbc: Mapping[str, Database] = field(default_factory=dict)
+    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
+    openlineage: OpenLineage | None = None
+    notify: Notify | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +97,8 @@ class Config:
     name: str
     tables: tuple[str, ...]
     profile: Profile
+    #: What `[dagster]` says; read by its adapter.
+    dagster: Mapping[str, Any] = field(default_factory=dict)
 
 
 def require_reachable_lake(profile: Profile) -> None:
@@ -92,7 +146,8 @@ def read_config(root: Path, profile: str | None = None) -> Config:
         root=root,
         name=_text(project, "name", root.name),
         tables=_patterns(project.get("tables", ["*.py"])),
-        profile=_profile(root, chosen, profiles),
+        profile=_profile(root, chosen, profiles, _table(content, "notify", "[notify]")),
+        dagster=_table(content, "dagster", "[dagster]"),
     )
 
 
@@ -110,7 +165,7 @@ def table_files(config: Config) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _profile(root: Path, name: str, profiles: Mapping[str, Any]) -> Profile:
+def _profile(root: Path, name: str, profiles: Mapping[str, Any], everywhere: Mapping[str, Any]) -> Profile:
     if name not in profiles:
         if name != DEFAULT_PROFILE or profiles:
             raise UnknownProfile(
@@ -118,10 +173,12 @@ def _profile(root: Path, name: str, profiles: Mapping[str, Any]) -> Profile:
                 where=FILE,
                 remedy=did_you_mean(name, profiles or [DEFAULT_PROFILE], all_of_them="profiles"),
             )
-        return Profile(name=name, lake=root / "lake")
+        return Profile(name=name, lake=root / "lake", notify=notify(root, everywhere, {}, ""))
     section = f"[profile.{name}]"
-    content = _expanded(_table(profiles, name, section), section)
-    _only(content, PROFILE_KEYS, section)
+    told = _table(profiles, name, section)
+    _only(told, PROFILE_KEYS, section)
+    now = {key: value for key, value in told.items() if key not in ("kafka", "notify")}  # these may miss what they name
+    content = _expanded(now, section, root)
     lake = Path(_text(content, "lake", "lake", section)).expanduser()
     spark = _table(content, "spark", f"[profile.{name}.spark]")
     return Profile(
@@ -130,7 +187,64 @@ def _profile(root: Path, name: str, profiles: Mapping[str, Any]) -> Profile:
         shared=_flag(content, "shared", section),
         spark={key: _spark_value(key, value, name) for key, value in sorted(_flat(spark).items())},
         settings=_table(content, "settings", f"[profile.{name}.settings]"),
+        kafka=_kafka(root, _table(told, "kafka", f"[profile.{name}.kafka]"), f"[profile.{name}.kafka]"),
+        jdbc=_databases(root, _table(content, "jdbc", f"[profile.{name}.jdbc.NAME]"), f"profile.{name}.jdbc"),
+        upkeep=_upkeep(_table(content, "upkeep", f"[profile.{name}.upkeep]"), f"[profile.{name}.upkeep]"),
+        openlineage=openlineage(root, content, f"[profile.{name}.openlineage]"),
+        notify=notify(root, everywhere, told, f"[profile.{name}.notify]"),
     )
+
+
+def _kafka(root: Path, content: Mapping[str, Any], section: str) -> Kafka:
+    _only(content, KAFKA_KEYS, section)
+    try:
+        content = _expanded(content, section, root)
+    except InvalidConfig as problem:
+        return Kafka(missing=(problem.what, problem.remedy))
+    if "brokers" in content and "recording" in content:
+        raise _wrong(f"{section} has both brokers and recording", "keep one of the two, or put them in two profiles")
+    options = _flat(_table(content, "options", f"{section[:-1]}.options]"))
+    for key, value in options.items():
+        if key in _OWN_OPTIONS or not isinstance(value, str | int | float):  # the value may be a secret
+            told = "is decided by icefield" if key in _OWN_OPTIONS else "is neither a string nor a number"
+            raise _wrong(f"{section[:-1]}.options] {key} {told}", "remove it, or write a setting of librdkafka")
+    recording = _text(content, "recording", "", section) if "recording" in content else ""
+    return Kafka(
+        brokers=_text(content, "brokers", "", section) if "brokers" in content else "",
+        recording=Path(os.path.normpath(root / Path(recording).expanduser())) if recording else None,
+        options={key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()},
+    )
+
+
+def _databases(root: Path, content: Mapping[str, Any], place: str) -> dict[str, Database]:
+    found = {}
+    for name, database in content.items():
+        section = f"[{place}.{name}]"
+        if not isinstance(database, dict):  # the value may be a secret
+            raise _wrong(f"[{place}] {name} is not a section", f"write [{place}.default] and `{name}` below it")
+        _only(database, JDBC_KEYS, section)
+        for key, value in database.items():
+            if key != "jar" and (not isinstance(value, str) or (key == "url" and not value.startswith("jdbc:"))):
+                told = 'does not begin with "jdbc:"' if isinstance(value, str) else "is not a string"
+                raise _wrong(f"{section} {key} {told}", 'write url = "jdbc:postgresql://host:5432/database"')
+        if "url" not in database:
+            raise _wrong(f"{section} has no url", 'write url = "jdbc:postgresql://host:5432/database"')
+        jars = [_text({"jar": jar}, "jar", "", section) for jar in _listed(database.get("jar", []))]
+        found[name] = Database(
+            **{key: value for key, value in database.items() if key != "jar"},
+            jars=tuple(Path(os.path.normpath(root / Path(jar).expanduser())) for jar in jars),
+        )
+    return found
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _upkeep(content: Mapping[str, Any], section: str) -> UpkeepSettings:
+    _only(content, UPKEEP_KEYS, section)
+    found = {f"{key}_seconds": _duration(value, f"{section} {key}") for key, value in content.items()}
+    return UpkeepSettings(**found)
 
 
 def _flat(spark: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -149,49 +263,6 @@ def _spark_value(key: str, value: object, profile: str) -> str:
     raise _wrong(f"[profile.{profile}.spark] {key} = {value!r} is not valid", "write a string, a number, true or false")
 
 
-def _expanded(content: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """`${env:NAME}` in any text becomes the variable's value; a missing one is an error, never an empty text."""
-
-    def expand(value: Any, key: str) -> Any:
-        if isinstance(value, str):
-            return _VARIABLE.sub(lambda match: _variable(match[1], f"{section} {key}"), value)
-        if isinstance(value, dict):
-            return {inner: expand(item, f"{key}.{inner}") for inner, item in value.items()}
-        if isinstance(value, list):
-            return [expand(item, key) for item in value]
-        return value
-
-    return {key: expand(value, key) for key, value in content.items()}
-
-
-def _variable(name: str, place: str) -> str:
-    value = os.environ.get(name)
-    if value is None:
-        raise _wrong(f"{place} uses ${{env:{name}}}, which is not set", f"set it: export {name}=...")
-    return value
-
-
-def _table(content: Mapping[str, Any], key: str, section: str) -> dict[str, Any]:
-    value = content.get(key, {})
-    if not isinstance(value, dict):
-        raise _wrong(f"{key} = {value!r} is not a section", f"write {section} and its keys below it")
-    return value
-
-
-def _text(content: Mapping[str, Any], key: str, default: str, section: str = "[project]") -> str:
-    value = content.get(key, default)
-    if not isinstance(value, str) or not value:
-        raise _wrong(f"{section} {key} = {value!r} is not a string", f'write {key} = "{default}"')
-    return value
-
-
-def _flag(content: Mapping[str, Any], key: str, section: str) -> bool:
-    value = content.get(key, False)
-    if not isinstance(value, bool):
-        raise _wrong(f"{section} {key} = {value!r} is neither true nor false", f"write {key} = true")
-    return value
-
-
 def _patterns(value: object) -> tuple[str, ...]:
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, list) or not all(isinstance(pattern, str) and pattern for pattern in patterns):
@@ -199,14 +270,3 @@ def _patterns(value: object) -> tuple[str, ...]:
             f"[project] tables = {value!r} is not a list of files", 'write tables = ["bronze.py", "silver.py"]'
         )
     return tuple(patterns)
-
-
-def _only(content: Mapping[str, Any], known: tuple[str, ...], section: str) -> None:
-    for key in content:
-        if key not in known:
-            place = f"{section} has an unknown key" if section else "unknown section"
-            raise _wrong(f"{place} `{key}`", did_you_mean(key, known, all_of_them="keys"))
-
-
-def _wrong(what: str, remedy: str) -> InvalidConfig:
-    return InvalidConfig(what, where=FILE, remedy=remedy)

@@ -74,8 +74,8 @@ def _source(source: Source, meaning: Meaning) -> list[Any]:
     return [type(source).__name__, sorted(told.items())]
 
 
-#: What happens to files that change or go, and in which runs files are taken in.
-_NO_MEANING = ("changed", "deleted", "batch")
+#: What happens to files that change or go, and in which runs, and how many at once, rows are taken in.
+_NO_MEANING = ("changed", "deleted", "batch", "max_per_run", "lag", "partitions")
 #: Options that came later: tables that do not use them are to have the fingerprints that they had before.
 _LATER = {"encoding": "utf-8", "header": True, "null_values": (), "date_format": "", "timestamp_format": ""}
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from icefield.declare import Accumulate, Check, Frames, Table
 from icefield.errors import ProjectChanged
 from icefield.graph import Edge, Graph, build_graph
-from icefield.project.cache import read_graph, write_graph
-from icefield.project.config import Config, Profile, find_project, read_config
+from icefield.project.cache import digests, made_from, read_graph, write_graph
+from icefield.project.config import Config, Profile, find_project, read_config, table_files
 from icefield.project.fingerprint import checks_fingerprint, fingerprint
 from icefield.project.load import Loaded, load, ship_by_value
 from icefield.project.meaning import Code
@@ -25,20 +26,27 @@ class Project:
     name: str
     profile: Profile
     graph: Graph
+    #: The files that the graph was read from, by their paths inside of the project, with digests of their content.
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_project(path: Path | str = ".", profile: str | None = None) -> Project:
     """Find, read and wire a project; the author's code is imported only if a file of it changed."""
     config = read_config(find_project(path), profile)
-    graph = read_graph(config)
-    if graph is None:
-        loaded = load(config)
-        try:
-            graph = _graph_of(loaded, config)
-            write_graph(config, graph, loaded.files())
-        finally:
-            loaded.package.unload()
-    return Project(root=config.root, name=config.name, profile=config.profile, graph=graph)
+    graph, files = read_graph(config) or _read(config)
+    return Project(root=config.root, name=config.name, profile=config.profile, graph=graph, files=files)
+
+
+def _read(config: Config) -> tuple[Graph, dict[str, str]]:
+    """The graph from the author's files, which are imported for it, and these files; kept for next time."""
+    loaded = load(config)
+    try:
+        graph = _graph_of(loaded, config)
+        files = made_from(config, loaded.files())
+        write_graph(config, graph, files)
+    finally:
+        loaded.package.unload()
+    return graph, files
 
 
 class Functions(dict[str, Callable[..., Any]]):
@@ -57,19 +65,60 @@ def _made(table: Table) -> Callable[[], Any] | None:
 
 
 def load_functions(project: Project) -> Functions:
-    """Import the author's files and give the function of each table; refused if they changed since the plan."""
+    """Import the author's files and give the function of each table; refused if they changed since the plan.
+
+    A process of many runs imports them once for each content that they have: every import makes modules of its own.
+    """
     config = read_config(project.root, project.profile.name)
-    loaded = load(config)
-    for name, node in _graph_of(loaded, config).nodes.items():
-        opened = project.graph.nodes.get(name)
-        if opened is None or opened.fingerprint != node.fingerprint:
+    with _loading:
+        known = _known.get(config.root)
+        if known is None or not known.holds(config, project):
+            known = _known[config.root] = _import(config)
+    known.require_same(project)
+    return known.functions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Imported:
+    """What was imported, and the content of the files it was imported from."""
+
+    config: Config
+    graph: Graph
+    functions: Functions
+    content: Mapping[Path, str]
+
+    def holds(self, config: Config, project: Project) -> bool:
+        """Whether importing again would give the same."""
+        try:
+            current = config == self.config and set(table_files(config)) <= set(self.content)
+            return current and digests(self.content) == self.content and not self._changed(project)
+        except OSError:
+            return False
+
+    def require_same(self, project: Project) -> None:
+        """Refuses code that is not what the plan was made for."""
+        for name in self._changed(project):
             raise ProjectChanged(
                 f"the declaration of {name} changed while icefield was running",
-                where=str(node.location),
+                where=str(self.graph[name].location),
                 remedy="run the command again to use the current files",
             )
+
+    def _changed(self, project: Project) -> list[str]:
+        known = {name: node.fingerprint for name, node in project.graph.nodes.items()}
+        return [name for name, node in self.graph.nodes.items() if known.get(name) != node.fingerprint]
+
+
+_known: dict[Path, _Imported] = {}
+_loading = threading.Lock()
+
+
+def _import(config: Config) -> _Imported:
+    loaded = load(config)
+    graph = _graph_of(loaded, config)
     ship_by_value(loaded.package.modules())
-    return Functions(loaded.tables)
+    content = digests({*loaded.files(), *table_files(config)})
+    return _Imported(config=config, graph=graph, functions=Functions(loaded.tables), content=content)
 
 
 def _graph_of(loaded: Loaded, config: Config) -> Graph:

@@ -58,9 +58,18 @@ def pin_as_of(lake: EmbeddedLake, moment: str, read_runs: Callable[[Pin], Sequen
     runs = read_runs(now["ops.runs"]) if "ops.runs" in now else ()
     at_ms = _moment(moment, runs, now)
     then = {name: pin for name, current in now.items() if (pin := _as_of(current, at_ms)) is not None}
+    if "ops.runs" in now and "ops.runs" not in then and (then or _is_shortened(now["ops.runs"].metadata)):
+        raise UnknownRun(f"the state of the lake at {moment} is no longer available", remedy=_listed(runs))
     if not then:
         raise NothingPublished(f"nothing had been published by {moment}", where=str(lake.root), remedy=_listed(runs))
     return then
+
+
+def _is_shortened(history: Metadata) -> bool:
+    """Whether there were versions before the oldest that is kept; `ops.runs` has one for every version of a lake."""
+    log = history.get("snapshot-log", [])
+    first = meta.snapshot(history, log[0]["snapshot-id"]) if log else None
+    return first is not None and first.get("parent-snapshot-id") is not None
 
 
 def _pointers(lake: EmbeddedLake) -> dict[str, str]:
@@ -85,15 +94,21 @@ def _current(metadata: Metadata) -> int | None:
 
 
 def _as_of(pin: Pin, at_ms: int) -> Pin | None:
-    """A table as it stood then: its metadata file of that time, or, where that is gone, the snapshot of that time."""
+    """A table as it stood then: the snapshot of that time, with the columns of that time where they are still known.
+
+    What is kept of a lake's versions is kept of all its tables, and their logs tell it; a metadata file may still be
+    there of a version that the others no longer have.
+    """
     if pin.metadata["last-updated-ms"] <= at_ms:
         return pin
+    snapshot = meta.as_of(pin.metadata, at_ms)
     for entry in reversed(pin.metadata.get("metadata-log", [])):
         if entry["timestamp-ms"] <= at_ms:
             if meta.local_path(entry["metadata-file"]).exists():
-                return _pin(pin.table, entry["metadata-file"])
+                then = _pin(pin.table, entry["metadata-file"])
+                if then.snapshot == snapshot:
+                    return then
             break
-    snapshot = meta.as_of(pin.metadata, at_ms)
     if snapshot is None:
         return None
     return Pin(table=pin.table, location=pin.location, metadata=pin.metadata, snapshot=snapshot)
@@ -108,8 +123,9 @@ def _moment(moment: str, runs: Sequence[tuple[str, str]], now: Mapping[str, Pin]
             f"several runs start with `{moment}`: {', '.join(published)}", remedy="write more characters of the id"
         )
     if published:
-        at_ms = meta.run_published_at(now["ops.runs"].metadata, published[0])
-        if at_ms is None:
+        history = now["ops.runs"].metadata
+        at_ms = meta.run_published_at(history, published[0])
+        if at_ms not in [entry["timestamp-ms"] for entry in history.get("snapshot-log", [])] or at_ms is None:
             raise UnknownRun(
                 f"the state of the lake after run {published[0]} is no longer available", remedy=_listed(runs)
             )

@@ -28,7 +28,7 @@ class Reader:
     def __init__(self, db: duckdb.DuckDBPyConnection, pins: Mapping[str, Pin], warehouse: Path) -> None:
         self.pins = pins
         self._db = db
-        _create_views(db, pins)
+        create_views(db, pins)
         _lock(db, warehouse)
 
     def __enter__(self) -> Reader:
@@ -94,7 +94,8 @@ def quoted(table: str) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
 
 
-def _create_views(db: duckdb.DuckDBPyConnection, pins: Mapping[str, Pin]) -> None:
+def create_views(db: duckdb.DuckDBPyConnection, pins: Mapping[str, Pin]) -> None:
+    """A view for each table at its pinned version, and `ops.tables` about all of them, in the current database."""
     for schema in sorted({name.split(".")[0] for name in pins}):
         db.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     for name, pin in pins.items():

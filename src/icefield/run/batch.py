@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from icefield.declare import Files
+from icefield.errors import LandingMissing
 
 if TYPE_CHECKING:
     from icefield.graph import Node
-    from icefield.graph.news import FilesNews
+    from icefield.graph.news import FilesNews, LandedFile
+    from icefield.project import Project
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +33,19 @@ class Batches:
 def batch_of(node: Node) -> str | None:
     """The part of the path by which a table is taken in, if it is."""
     return node.source.batch if isinstance(node.source, Files) else None
+
+
+def landed_batches(project: Project) -> dict[str, tuple[str, ...]]:
+    """The batches that have files now, ascending, of each table that is taken in so; the lake is not asked."""
+    from icefield.engine.intake.files.landing import list_landed  # noqa: PLC0415 - it reads folders
+
+    found = {}
+    for name, node in project.graph.nodes.items():
+        if isinstance(node.source, Files) and node.source.batch is not None:
+            landed: tuple[LandedFile, ...]
+            try:
+                landed = list_landed(project.root, node.source)
+            except LandingMissing:
+                landed = ()
+            found[name] = tuple(sorted({dict(file.parts)[node.source.batch] for file in landed}))
+    return found

@@ -58,6 +58,20 @@ def run_due(
     raise AssertionError("unreachable")
 
 
+def run_batch(project: Project, order: Order, value: str, listener: Listener = silent) -> RunResult:
+    """Takes in one batch, and refreshes what it or anything else has touched, by exactly one run.
+
+    Other batches stay for later runs. Unlike `run_due` it runs also where the batch itself has been taken in already.
+    """
+    _require_known(project, value)
+    lake = EmbeddedLake(project.profile.lake)
+    states = lake.states() if lake.exists else {}
+    selection = selected(project, order.select, order.exclude)
+    plan = plan_project(project, lake, states, selection=selection, wishes=order.wishes, at_a_glance=True)
+    _, whole = due_batches(plan, project.graph.nodes)
+    return run_project(project, replace(order, batch=Batches(value=value, whole=whole)), listener)
+
+
 def _due(project: Project, order: Order) -> tuple[list[str], frozenset[str]]:
     lake = EmbeddedLake(project.profile.lake)
     states = lake.states() if lake.exists else {}
@@ -66,14 +80,18 @@ def _due(project: Project, order: Order) -> tuple[list[str], frozenset[str]]:
     values, whole = due_batches(plan, project.graph.nodes)
     first, last = order.batches
     if first and first == last:
-        known = {value for one in batch_states(project) for value in one.batches}
-        if first not in known:
-            raise UnknownBatch(
-                f"there are no files of the batch {first}",
-                where=str(project.root),
-                remedy=f"batches with files: {', '.join(sorted(known)[-12:]) or 'none'}; see icefield ls --batches",
-            )
+        _require_known(project, first)
     return [value for value in values if (not first or value >= first) and (not last or value <= last)], whole
+
+
+def _require_known(project: Project, value: str) -> None:
+    known = {value for one in batch_states(project) for value in one.batches}
+    if value not in known:
+        raise UnknownBatch(
+            f"there are no files of the batch {value}",
+            where=str(project.root),
+            remedy=f"batches with files: {', '.join(sorted(known)[-12:]) or 'none'}; see icefield ls --batches",
+        )
 
 
 def _refuse_range(order: Order) -> None:

@@ -15,6 +15,7 @@ from icefield.lake.catalog import LAKE
 from icefield.lake.embedded import EmbeddedLake, now_ms
 from icefield.project.cache import folder
 from icefield.project.config import require_reachable_lake
+from icefield.run.relations import drivers
 from icefield.run.schedule import Later
 
 if TYPE_CHECKING:
@@ -81,13 +82,15 @@ def _session(project: Project, lake: EmbeddedLake) -> Any:
     address = str(lake.catalog.path)
     if _checked not in ("", address):
         stop_session(wait=True)
-    spark = start_session(app=f"icefield {project.name}", conf=project.profile.spark, log=_log(project))
+    spark = start_session(
+        app=f"icefield {project.name}", conf=project.profile.spark, log=log_of(project), drivers=drivers(project)
+    )
     add_catalog(spark, LAKE, uri=address, warehouse=str(lake.warehouse))
     _checked = address
     return spark
 
 
-def _log(project: Project) -> Path:
+def log_of(project: Project) -> Path:
     """Beside the project, or elsewhere where that is only to be read."""
     try:
         log = folder(project.root) / LOG

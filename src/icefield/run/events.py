@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from icefield.engine.audit import CheckResult
+    from icefield.graph.column_lineage import ColumnLineage
+    from icefield.graph.state import TableState
     from icefield.plan import Action, Plan
 
 Phase = Literal["plan", "start", "fetch", "stage", "audit", "publish"]
@@ -54,6 +56,28 @@ class TableOutcome:
     #: Where these went: read, compute, check, write.
     spent: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
+    #: The table as this run left it: its version, its columns, and the versions of its inputs that it was made of.
+    state: TableState | None = field(default=None, repr=False)
+    #: Where its columns come from, if the order asked for that.
+    lineage: ColumnLineage | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """There is something to do, and a branch to do it on; what is planned but not due is in the plan as well."""
+
+    run: str
+    plan: Plan
+    started_ms: int
+    batch: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDied:
+    """An earlier run was found whose process is gone: killed, say, or with its machine."""
+
+    run: str
+    started_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +126,11 @@ class BatchStarted:
     of: int
 
 
-Event = PhaseStarted | TableStarted | TableOutcome | RunOvertaken | RunBeside | BatchStarted
-Listener = Callable[[Event], None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """Something beside the run went wrong: a subscriber could not pass on what it heard."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +161,8 @@ class RunResult:
     published_ms: int | None = None
     error: str = ""
     log: str = ""
+    #: What went wrong beside the run, see `Warned`.
+    warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -141,6 +170,36 @@ class RunResult:
         if self.status == "dry run":
             return True
         return self.status != "failed" and all(table.status in ("published", "unchanged") for table in self.tables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """A run is over, or there was nothing to do."""
+
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRaised:
+    """A run ended, or could not even begin, by an error that its caller gets."""
+
+    error: BaseException
+
+
+Event = (
+    PhaseStarted
+    | TableStarted
+    | TableOutcome
+    | RunStarted
+    | RunEnded
+    | RunRaised
+    | RunDied
+    | RunOvertaken
+    | RunBeside
+    | BatchStarted
+    | Warned
+)
+Listener = Callable[[Event], None]
 
 
 def silent(event: Event) -> None:

@@ -32,17 +32,21 @@ def of_run(
     repairs: Sequence[tuple[int, Repair]],
     repaired: pa.Table | None,
     batch: str,
+    label: str,
 ) -> Journal:
     """The rows of a run that is about to be published."""
-    row = {**_run_row(run, project, selection, started_ms, "published"), "batch": batch}
+    row = {**_run_row(run, project, selection, started_ms, "published"), "batch": batch, "label": label}
     row["tables_changed"] = sum(one.changed for one in staged.values())
     row["rows_added"] = sum(one.rows_added for one in staged.values())
     row["rows_quarantined"] = sum(one.quarantined for one in staged.values())
+    taken = [record for one in staged.values() for record in one.records]
     return Journal(
         runs=[row],
         table_runs=[{**_table_row(run, outcome), **_version(staged.get(name))} for name, outcome in outcomes.items()],
         checks=[_check_row(run, result) for result in checks],
-        files=[_file_row(file) for one in staged.values() for file in one.files],
+        files=[_taken_row(one) for one in taken if "path" in one],
+        offsets=[_taken_row(one) for one in taken if not {"path", "relation"} & one.keys()],  # losses have no topic
+        reads=[_taken_row(one) for one in taken if "relation" in one],
         repairs=[_repair_row(run, repair, number, started_ms) for number, repair in repairs],
         repaired=repaired,
     )
@@ -57,9 +61,11 @@ def of_failure(
     outcomes: Mapping[str, TableOutcome],
     checks: Sequence[CheckResult],
     error: str,
+    batch: str,
+    label: str,
 ) -> Journal:
     """The rows of a run that published nothing."""
-    row = {**_run_row(run, project, selection, started_ms, "failed"), "error": error}
+    row = {**_run_row(run, project, selection, started_ms, "failed"), "error": error, "batch": batch, "label": label}
     tables = [_table_row(run, outcome) for outcome in outcomes.values()]
     return Journal(runs=[row], table_runs=tables, checks=[_check_row(run, result) for result in checks])
 
@@ -100,6 +106,7 @@ def _table_row(run: str, outcome: TableOutcome) -> dict[str, Any]:
         "rows_total": outcome.rows_total,
         "seconds": outcome.seconds,
         "promise": outcome.promise,
+        "error": outcome.error,
     }
 
 
@@ -129,8 +136,8 @@ def _check_row(run: str, result: CheckResult) -> dict[str, Any]:
     }
 
 
-def _file_row(file: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{key: value for key, value in file.items() if key != "taken_ms"}, "taken_at": at(file["taken_ms"])}
+def _taken_row(taken: Mapping[str, Any]) -> dict[str, Any]:
+    return {**{key: value for key, value in taken.items() if key != "taken_ms"}, "taken_at": at(taken["taken_ms"])}
 
 
 def _repair_row(run: str, repair: Repair, number: int, started_ms: int) -> dict[str, Any]:

@@ -29,10 +29,16 @@ class Order:
     batches: tuple[str, str] = ("", "")
     #: The batch that this run takes in.
     batch: Batches | None = None
+    #: At most so many rows of each source are taken in by one run; sources that cannot be bounded ignore it.
+    max_rows: int | None = None
     #: Everything is done but publishing.
     dry_run: bool = False
+    #: A text of the caller's by which the run is found again.
+    label: str = ""
     #: The process ends with this run, so Spark need not be made for more than it.
     once: bool = False
+    #: Outcomes tell where each column comes from, which takes some milliseconds a table.
+    column_lineage: bool = False
 
     @property
     def wishes(self) -> Wishes:

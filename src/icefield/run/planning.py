@@ -5,21 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from icefield.declare import Files, Frames
+from icefield.declare import Files, Frames, Jdbc, Topics
 from icefield.errors import IcefieldError, NoTables, SourceError
 from icefield.graph import select
-from icefield.graph.news import FilesCursor, FilesNews, FramesCursor
-from icefield.lake.scan import changed_rows, taken_files
-from icefield.plan import Plan, Step, Wishes, make_plan
+from icefield.graph.news import FilesCursor, FilesNews, FramesCursor, RelationNews, TopicsCursor, TopicsNews
+from icefield.lake.embedded import EmbeddedLake
+from icefield.lake.scan import changed_rows, next_arrival, taken_files
+from icefield.plan import Plan, Step, Wishes, due, make_plan
+from icefield.run.relations import Relations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from icefield.declare import Source
+    from icefield.engine.intake.topics.broker import Settings
+    from icefield.graph import Node
     from icefield.graph.news import Cursor, News
     from icefield.graph.state import TableState
-    from icefield.lake.embedded import EmbeddedLake
+    from icefield.plan import Due
     from icefield.project import Project
+    from icefield.project.config import Profile
     from icefield.run.batch import Batches
 
 
@@ -37,13 +42,14 @@ def plan_project(
     foresee: bool = False,
     batch: Batches | None = None,
     at_a_glance: bool = False,
+    max_rows: int | None = None,
 ) -> Plan:
     """What a run of these tables would do now; `batch`: taking in one batch alone.
 
     `at_a_glance`: no file is looked into. `foresee`: files that would be read are looked into, so that a wrong header
-    is told before a run meets it.
+    is told before a run meets it. `max_rows`: at most so many messages of each source of topics.
     """
-    found = _News(project, lake, states, batch, at_a_glance=at_a_glance)
+    found = _News(project, lake, states, batch, wishes, max_rows, at_a_glance=at_a_glance)
     plan = make_plan(project.graph, states, found.of(selection), selection, wishes, found.problems)
     # The order of arrival is data, and a rebuild keeps it; it is only read where something is to be done.
     if remembered := [step.table for step in plan.work if step.table in states and _lacks_history(step)]:
@@ -63,6 +69,8 @@ class _News:
         lake: EmbeddedLake,
         states: Mapping[str, TableState],
         batch: Batches | None,
+        wishes: Wishes,
+        max_rows: int | None,
         *,
         at_a_glance: bool,
     ) -> None:
@@ -70,6 +78,10 @@ class _News:
         self._lake = lake
         self._states = states
         self._batch = batch
+        self._replayed = wishes.replay
+        anew = wishes.accept if wishes.full_refresh else frozenset()
+        self._relations = Relations(project=project, lake=lake, replayed=wishes.replay, anew=anew)
+        self._max_rows = max_rows
         self._at_a_glance = at_a_glance
         self._found: dict[str, News] = {}
         self._functions: Mapping[str, Callable[[], Any]] | None = None
@@ -88,9 +100,15 @@ class _News:
         return {name: self._found[name] for name in tables if name in self._found}
 
     def look_closer(self, tables: Sequence[str]) -> None:
-        """Reads what was noted of files, even where nothing seems to have happened to them."""
+        """Reads what was noted of files, even where nothing seems to have happened to them.
+
+        Asks databases whether they still have what was taken in.
+        """
         for name in tables:
-            known = self._states[name].cursor
+            known, source, news = self._states[name].cursor, self._project.graph[name].source, self._found[name]
+            if isinstance(source, Jdbc) and isinstance(news, RelationNews):
+                self._found[name] = self._relations.compared(self._project.graph[name], source, known, news)
+                continue
             columns = known.columns if isinstance(known, FilesCursor) else ()
             self._found[name] = self._look(name, FilesCursor(count=-1, digest="", columns=columns))
 
@@ -101,6 +119,10 @@ class _News:
 
             known = cursor if isinstance(cursor, FramesCursor) else None
             return frames_news(node, self._made()[name], known)
+        if isinstance(node.source, Topics):
+            return self._look_at_topics(node, node.source, cursor if isinstance(cursor, TopicsCursor) else None)
+        if isinstance(node.source, Jdbc):
+            return self._relations.news(node, node.source, cursor)
         assert isinstance(node.source, Files)
         from icefield.engine.intake.files.landing import files_news, with_new_columns  # noqa: PLC0415 - reads files
 
@@ -110,6 +132,16 @@ class _News:
             news = self._batch.within(node, news)
         return news if self._at_a_glance else with_new_columns(self._project.root, node.source, news)
 
+    def _look_at_topics(self, node: Node, source: Topics, known: TopicsCursor | None) -> TopicsNews:
+        from icefield.engine.intake.topics.broker import open_broker  # noqa: PLC0415 - where there are some
+        from icefield.engine.intake.topics.news import topics_news  # noqa: PLC0415
+
+        # A replay looks at rows that wait; messages that come meanwhile are for the next run.
+        at_most = 0 if node.name in self._replayed else self._max_rows
+        broker = open_broker(broker_settings(self._project.profile))
+        first = next_arrival(self._lake, node.name) if known is None else 0
+        return topics_news(source, broker, known, f"{node.name}, {node.location}", at_most, first)
+
     def _made(self) -> Mapping[str, Callable[[], Any]]:
         """The functions that make rows: the author's code has to be imported for them."""
         if self._functions is None:
@@ -117,6 +149,20 @@ class _News:
 
             self._functions = load_functions(self._project).frames
         return self._functions
+
+
+def broker_settings(profile: Profile) -> Settings:
+    """Where the topics of a profile are."""
+    from icefield.engine.intake.topics.broker import Settings  # noqa: PLC0415 - where there are some
+
+    kafka = profile.kafka
+    kafka.require_settings()
+    return Settings(
+        brokers=kafka.brokers,
+        options=tuple(sorted(kafka.options.items())),
+        recording=kafka.recording,
+        profile=profile.name,
+    )
 
 
 def with_added(source: Files, news: FilesNews) -> Files:
@@ -177,6 +223,10 @@ def _rows_read(step: Step, states: Mapping[str, TableState]) -> int:
     if isinstance(step.news, FilesNews):
         files = step.news.landed if step.action in ("build", "rebuild", "refresh") else step.news.new
         landed = sum(file.size for file in files) // _LINE_BYTES
+    elif isinstance(step.news, TopicsNews):
+        landed = step.news.new_messages
+    elif isinstance(step.news, RelationNews):
+        landed = step.news.rows + (step.news.cursor.count if step.action == "rebuild" else 0)
     if step.action in ("append", "update"):  # new rows only, but their keys are looked for among all
         return landed + sum(step.changed.values()) + (states[step.table].rows if step.table in states else 0) // 10
     return landed + sum(states[name].rows for name in step.ranges if name in states)
@@ -184,7 +234,19 @@ def _rows_read(step: Step, states: Mapping[str, TableState]) -> int:
 
 def _lacks_history(step: Step) -> bool:
     """Even where no file is there: a rebuild must know what it lacks."""
+    if isinstance(step.news, RelationNews):
+        return step.action == "rebuild" and not step.news.compared
     return isinstance(step.news, FilesNews) and not step.news.taken
+
+
+def look_for_due(project: Project, selection: tuple[str, ...]) -> Due:
+    """What waits for a run of these tables, and why; found without Spark, and without looking into a file."""
+    lake = EmbeddedLake(project.profile.lake)
+    lake.require_in_place()
+    states = lake.states()
+    plan = plan_project(project, lake, states, selection=selection, wishes=Wishes(), at_a_glance=True)
+    plan.require_possible()
+    return due(plan, project.graph, states)
 
 
 def selected(project: Project, select_text: str = "", exclude: str = "") -> tuple[str, ...]:

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from icefield.graph import quarantine_of
-from icefield.graph.news import FilesNews
 from icefield.lake.scan import repaired, repairs
 from icefield.run.events import Replayed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     import pyarrow as pa
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from icefield.graph import Graph
     from icefield.graph.state import Repair, TableState
     from icefield.lake.embedded import EmbeddedLake
-    from icefield.plan import Plan
 
 
 class NothingToReplay(Exception):
@@ -143,18 +141,19 @@ class Replaying:
         numbers = self.numbers.items()
         return [(number, r.repair) for r, number in numbers if r.repair is not None and r.table in staged]
 
-    def rows(self, staged: Collection[str], plan: Plan) -> pa.Table | None:
-        """What `ops.repaired` is to remember: the rows that the decisions are about."""
+    def rows(self, staged: Collection[str], contents: Callable[[str], Mapping[int, str]]) -> pa.Table | None:
+        """What `ops.repaired` is to remember: the rows that the decisions are about.
+
+        `contents` gives, for a table, the content of what it took in by its place in the order of arrival.
+        """
         import pyarrow as pa
 
         from icefield.engine.origin import ARRIVAL, LINE  # noqa: PLC0415
 
         found = []
         for replay, number in self.numbers.items():
-            step = plan.step(replay.table)
-            if replay.table not in staged or step is None or not isinstance(step.news, FilesNews):
+            if replay.table not in staged or not (digests := contents(replay.table)):
                 continue
-            digests = {file.order: file.sha256 for file in step.news.taken}
             about = self.waiting[replay].rows
             one = {
                 "table": pa.array([replay.table] * about.num_rows),

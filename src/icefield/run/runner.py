@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from icefield.engine.clock import Clock, timing
@@ -17,6 +18,7 @@ from icefield.interrupt import asked, stop_if_asked, tidying
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, BranchNames, new_branch_name
 from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
+from icefield.lake.scan import contents
 from icefield.plan import Plan, Step, decide, with_quarantines
 from icefield.project.config import require_reachable_lake
 from icefield.run import journal
@@ -24,8 +26,10 @@ from icefield.run.auditing import Across, own_checks
 from icefield.run.events import (
     PhaseStarted,
     RunBeside,
+    RunDied,
     RunOvertaken,
     RunResult,
+    RunStarted,
     TableOutcome,
     TableStarted,
     Traffic,
@@ -41,6 +45,7 @@ from icefield.run.replaying import (
 )
 from icefield.run.schedule import Schedule
 from icefield.run.starting import Start
+from icefield.run.subscribers import with_subscribers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -64,10 +69,13 @@ TRIES = 5
 
 def run_project(project: Project, order: Order | None = None, listener: Listener = silent) -> RunResult:
     """Takes in what has arrived, refreshes what it touches, checks it, and publishes it as one version of the lake."""
-    wanted = order or Order()
+    return with_subscribers(project, order or Order(), listener, partial(_until_not_overtaken, project))
+
+
+def _until_not_overtaken(project: Project, order: Order, listener: Listener) -> RunResult:
     for attempt in range(TRIES):
         try:
-            return Run(project, wanted, listener, again=attempt > 0).carry_out()
+            return Run(project, order, listener, again=attempt > 0).carry_out()
         except Overtaken as overtaken:
             declared = [table for table in overtaken.tables if table in project.graph] or ["the lake"]
             if attempt == TRIES - 1:
@@ -121,6 +129,8 @@ class Run:
             if deaths := self.lake.deaths():
                 with suppress(Overtaken):  # by another process that recorded them
                     _record(self.lake, journal.of_deaths(self.project.name, deaths), deaths)
+                    for run, started_ms in deaths.items():
+                        self.listener(RunDied(run=run, started_ms=started_ms))
             pointers = self.lake.pointers()
             self.states = self.lake.states(pointers)
             self.published = dict(self.states)
@@ -133,6 +143,7 @@ class Run:
                 selection=selection,
                 wishes=self.order.wishes,
                 batch=self.order.batch,
+                max_rows=self.order.max_rows,
             )
             plan.require_possible()
         if not plan.work:
@@ -151,6 +162,7 @@ class Run:
         try:
             if branch.base != pointers:
                 raise Overtaken(sorted(set(branch.base) ^ set(pointers)) or ["the lake"])
+            self.listener(RunStarted(run=self.run, plan=plan, started_ms=self.started_ms, batch=self._batch))
             published_ms = self._work(branch, plan)
         except (Overtaken, NothingToReplay):
             branch.abandon()
@@ -270,7 +282,7 @@ class Run:
             if staged.waiting is not None:
                 self.states[staged.waiting.name] = staged.waiting
             self.staged[node.name] = staged
-        self._finish_table(_staged_outcome(staged, begun, clock))
+        self._finish_table(replace(_staged_outcome(staged, begun, clock), lineage=stage.lineage.get(node.name)))
 
     def _breach(self, bad: Sequence[CheckResult], table: str) -> CheckFailed:
         location = str(self.project.graph[table].location)
@@ -382,7 +394,6 @@ class Run:
     def _publish(self, branch: Branch, plan: Plan, relied: Collection[str]) -> int | None:
         if not self.staged:
             return None
-        batch = self.order.batch.value if self.order.batch is not None else ""
         tables: dict[str, dict[str, str]] = {}
         for staged in self.staged.values():
             for table in staged.tables:
@@ -396,10 +407,11 @@ class Run:
             outcomes=self.outcomes,
             checks=self._results(),
             repairs=self.replaying.records(self.staged),
-            repaired=self.replaying.rows(self.staged, plan),
-            batch=batch,
+            repaired=self.replaying.rows(self.staged, partial(contents, self.lake)),
+            batch=self._batch,
+            label=self.order.label,
         )
-        told = {meta.BATCH: batch} if batch else {}
+        told = {meta.RUN: branch.run, **({meta.BATCH: self._batch} if self._batch else {})}
         summaries = {
             name: {meta.ROWS_ADDED: str(one.rows_added), meta.ROWS_REMOVED: str(one.rows_removed), **told}
             for name, one in self.staged.items()
@@ -454,6 +466,8 @@ class Run:
             outcomes=self.outcomes,
             checks=self._results(),
             error=told,
+            batch=self._batch,
+            label=self.order.label,
         )
         _record(self.lake, rows)
 
@@ -478,6 +492,10 @@ class Run:
 
     def _results(self) -> list[CheckResult]:
         return [*self.checks, *self.crossed.values()]
+
+    @property
+    def _batch(self) -> str:
+        return self.order.batch.value if self.order.batch is not None else ""
 
     def _log(self) -> str:
         return str(self.lake.run_folder(self.run) / "spark.log")
@@ -532,5 +550,6 @@ def _staged_outcome(staged: Staged, begun: float, clock: Clock) -> TableOutcome:
         rows_dropped=staged.dropped,
         keys_touched=staged.keys,
         promise=staged.state.promise,
+        state=staged.state,
         spent={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from icefield.declare import Topics
 from icefield.graph import owner_of
 from icefield.interrupt import stop_if_asked
+from icefield.lake.scan import taken_ranges, taken_reads
 from icefield.project import load_functions
 from icefield.run.events import PhaseStarted
-from icefield.run.planning import rows_at_stake
+from icefield.run.planning import broker_settings, rows_at_stake
+from icefield.run.relations import connections, drivers
 from icefield.run.replaying import Replaying, decided_before
 from icefield.run.schedule import Later
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
 
-    from icefield.engine.intake.port import Intakes, Received
+    from icefield.engine.intake.port import Intake, Intakes, Received
     from icefield.engine.jars import Jar
     from icefield.engine.jvm import Effort
     from icefield.engine.promises.rules import Proof
@@ -66,8 +69,10 @@ class Start:
         folder = self.lake.run_folder(branch.run)
         folder.mkdir(parents=True, exist_ok=True)
         name, conf, effort = f"icefield {self.project.name}", self.project.profile.spark, self._effort(plan)
-        log, fetching = folder / "spark.log", _Fetching(self.listener)
-        session = Later(lambda: start_session(app=name, conf=conf, log=log, progress=fetching, effort=effort))
+        log, fetching, more = folder / "spark.log", _Fetching(self.listener), drivers(self.project)
+        session = Later(
+            lambda: start_session(app=name, conf=conf, log=log, progress=fetching, effort=effort, drivers=more)
+        )
 
         # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.
         intakes = self._intakes(folder / "scratch", conf, readers)
@@ -107,6 +112,7 @@ class Start:
             finishes=functions.finishes,
             stored=lambda name: tables.before(name).schema,
             settled=self._settled(),
+            lineage=self.order.column_lineage,
         )
         derived = analysis.derive({step.table for step in plan.work} | set(self.also))
         tables.empty.update({name: kind for name, kind in derived.schemas.items() if owner_of(name) != name})
@@ -123,6 +129,7 @@ class Start:
             measures=derived.measures,
             apart=frozenset(derived.apart),
             promises=derived.promises,
+            lineage=derived.lineage,
             followed=graph.followers(),
             started_ms=self.started_ms,
             intakes=intakes,
@@ -157,20 +164,38 @@ class Start:
         from icefield.engine.intake.files.intake import FilesIntake  # noqa: PLC0415 - pyarrow
         from icefield.engine.intake.frames import FramesIntake  # noqa: PLC0415
         from icefield.engine.intake.port import Intakes, Surroundings  # noqa: PLC0415
-        from icefield.engine.limits import LIMITS  # noqa: PLC0415
+        from icefield.engine.intake.relations.intake import RelationsIntake  # noqa: PLC0415
+        from icefield.engine.intake.topics.intake import TopicsIntake  # noqa: PLC0415
+        from icefield.engine.limits import LIMITS, is_local  # noqa: PLC0415
 
-        is_local = conf.get("spark.master", "local").startswith("local")
+        local = is_local(conf.get("spark.master", "local"))
         around = Surroundings(
             root=self.project.root,
             started_ms=self.started_ms,
             zone=conf.get("spark.sql.session.timeZone", "UTC"),
             scratch=scratch,
             pool=readers,
-            driver_bytes=LIMITS.driver_bytes if is_local else -1,
+            driver_bytes=LIMITS.driver_bytes if local else -1,
             split_bytes=LIMITS.split_bytes,
+            driver_messages=LIMITS.driver_messages,
+            driver_message_bytes=LIMITS.driver_message_bytes,
+            split_messages=LIMITS.split_messages,
+            local_rows=LIMITS.local_rows,
+            local_bytes=LIMITS.local_bytes,
             functions=lambda: load_functions(self.project).frames,
         )
-        return Intakes({"files": FilesIntake(around), "frames": FramesIntake(around)})
+        relations = RelationsIntake(
+            around,
+            connections(self.project.profile, self.project.root),
+            self.project.profile.name,
+            lambda table, cursor: taken_reads(self.lake, table, cursor.first, cursor.arrivals - 1),
+        )
+        found: dict[str, Intake] = {"files": FilesIntake(around), "frames": FramesIntake(around), "jdbc": relations}
+        if any(isinstance(node.source, Topics) for node in self.project.graph.nodes.values()):
+            settings = broker_settings(self.project.profile)
+            topics = TopicsIntake(around, settings, lambda table: taken_ranges(self.lake, table))
+            found |= {"kafka": topics, "debezium": topics}
+        return Intakes(found)
 
     def _begin_reading(self, intakes: Intakes, plan: Plan) -> dict[str, Later[Received | None]]:
         graph = self.project.graph

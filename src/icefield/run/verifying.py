@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from icefield.errors import NoLake
-from icefield.graph.news import FramesNews
+from icefield.graph.news import FramesNews, RelationNews, TopicsNews
 from icefield.lake.branch import Branch, BranchNames
 from icefield.lake.embedded import RECORDER
 from icefield.plan import Plan, Step, Wishes
@@ -66,7 +66,11 @@ class _Verification(Run):
             with ThreadPoolExecutor(cores(), thread_name_prefix="reader") as readers:
                 stage = self._start(branch, plan, readers, also=selection)
                 self._stage(stage, plan)
-            return [self._verdict(stage, table, published, listener) for table in selection]
+            idle = {step.table: step for step in plan.steps if step.action in ("none", "refused")}
+            return [
+                _not_computed(idle[table]) if table in idle else self._verdict(stage, table, published, listener)
+                for table in selection
+            ]
         finally:
             branch.abandon()
             _names.give_back(self.lake.root, branch.name)
@@ -102,6 +106,13 @@ class _Verification(Run):
         return compared(stage, node, state, recomputed(stage, node, state))
 
 
+def _not_computed(step: Step) -> Verdict:
+    """What is said of a table that could not be computed again: what it was made from is no longer there."""
+    from icefield.engine.verify import Verdict  # noqa: PLC0415 - pyspark
+
+    return Verdict(table=step.table, status="not compared", detail=step.reason)
+
+
 def _of_taken_files(step: Step) -> Step:
     """The step without the files that no run has taken in yet."""
     news = step.news
@@ -109,6 +120,11 @@ def _of_taken_files(step: Step) -> Step:
         return step if news.replaced else replace(step, news=replace(news, total=news.known))
     if news is None:
         return step
+    if isinstance(news, TopicsNews):
+        return replace(step, news=replace(news, new=()))
+    if isinstance(news, RelationNews):
+        before = replace(news, rows=0, late=0, upto=news.cursor.value, unsure=False)
+        return step if news.is_whole else replace(step, news=before)
     landed = tuple(file for file in news.landed if file not in news.new)
     return replace(step, news=replace(news, landed=landed, new=()))
 

@@ -151,6 +151,13 @@ class LandedRows:
 
         return raw(self.received, wanted)
 
+    def in_spark(self) -> None:
+        """They are in the driver's memory anyway."""
+
+    @property
+    def cursor(self) -> None:
+        """What was planned."""
+
     def known(self, _column: str) -> Known | None:
         """Nothing was watched."""
         return None

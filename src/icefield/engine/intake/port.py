@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icefield.graph import Node
+    from icefield.graph.news import Cursor
     from icefield.plan import Step
 
 
@@ -36,6 +37,14 @@ class Surroundings:
     driver_bytes: int
     #: How much of a file a worker reads at a time.
     split_bytes: int
+    #: Up to so many messages, with so many bytes, are read by the driver itself.
+    driver_messages: int
+    driver_message_bytes: int
+    #: How many messages a worker reads at a time.
+    split_messages: int
+    #: So many rows, of so many bytes in all, travel to Spark inside of a query; more by a file.
+    local_rows: int
+    local_bytes: int
     #: Gives the functions of the author that make rows, by their table.
     functions: Callable[[], Mapping[str, Callable[[], Any]]]
 
@@ -47,6 +56,17 @@ class Known:
     repeated: NDArray[np.int64]
     spans: tuple[tuple[int, int], ...]
     values: Callable[[], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class InSpark:
+    """What is asked of `Landed` where rejected rows are many: the unreadable ones, and the bytes of others.
+
+    `raw` does what `Landed.raw` does, and is sent to Spark's tasks, so it holds nothing that only the driver has.
+    """
+
+    unreadable: DataFrame
+    raw: Callable[[pa.Table], pa.Array]
 
 
 class Landed(Protocol):
@@ -78,11 +98,18 @@ class Landed(Protocol):
     def raw(self, wanted: pa.Table) -> pa.Array:
         """The bytes of rows, by their identities; NULL where a row has none."""
 
+    def in_spark(self) -> InSpark | None:
+        """The same for Spark's tasks; None where the driver alone has the rows."""
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """What the table is to remember, where only reading tells it; None: what was planned."""
+
     def known(self, column: str, /) -> Known | None:
         """What reading saw of a column of whole numbers, if it saw all of its values."""
 
     def records(self, run: str, /) -> list[dict[str, Any]]:
-        """What `ops.files` is to remember."""
+        """What `ops.files`, `ops.offsets` or `ops.reads` is to remember."""
 
     def require_unchanged(self) -> None:
         """Refuses what is no longer as it was when it was read."""
@@ -95,7 +122,7 @@ class Received(Protocol):
         """Has Spark do the rest."""
 
     def noted(self, run: str, /) -> list[dict[str, Any]]:
-        """What `ops.files` is to remember where nothing is read."""
+        """What `ops.files` or `ops.offsets` is to remember where nothing is read."""
 
 
 class Intake(Protocol):

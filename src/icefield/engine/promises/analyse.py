@@ -15,6 +15,7 @@ from icefield.engine.aside import quarantine_schema
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN, visible
 from icefield.engine.promises.actions import Watched, watching
+from icefield.engine.promises.column_lineage import column_lineage, remembered, through
 from icefield.engine.promises.group_keys import checked_groups
 from icefield.engine.promises.keys import (
     measured,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from icefield.declare import Check, Column, RowCheck
     from icefield.engine.promises.rules import Proof
     from icefield.graph import Graph, Node
+    from icefield.graph.column_lineage import ColumnLineage
     from icefield.graph.state import Repair
 
 
@@ -57,6 +59,8 @@ class Derived:
     measures: dict[str, StructType] = field(default_factory=dict)
     apart: set[str] = field(default_factory=set)
     promises: dict[str, Proof] = field(default_factory=dict)
+    #: Where columns come from, if that was asked for.
+    lineage: dict[str, ColumnLineage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +77,8 @@ class Analysis:
     finishes: Mapping[str, Callable[..., Any]]
     stored: Callable[[str], StructType]
     settled: Mapping[str, Proof]
+    #: Whether to find out where each column comes from.
+    lineage: bool = False
 
     def derive(self, tables: Collection[str]) -> Derived:
         """The columns of every table; whatever its function, checks and refresh cannot mean is refused."""
@@ -107,7 +113,21 @@ class Analysis:
             if node.keys:
                 require_keys(node, inputs, found.schemas)
             found.promises[name] = "trusted" if "trusted" in (prove(call), finish_promise) else "proven"
+        if self.lineage and (lineage := self._lineage(call, output)) is not None:
+            found.lineage[name] = lineage
         return output
+
+    def _lineage(self, call: Call, output: DataFrame) -> ColumnLineage | None:
+        """Where the columns of a table come from: of its function or, by that, of what `finish` makes of it."""
+
+        def find() -> ColumnLineage:
+            found = column_lineage(call.inputs, call.output)
+            if output is call.output:
+                return found
+            measures = input_frame(self.spark, 0, call.output.schema)
+            return through(found, column_lineage({"": measures}, self.finishes[call.node.name](measures)))
+
+        return remembered(call.node, call.inputs, find)
 
     def _finish(self, node: Node, measures: StructType) -> tuple[DataFrame, Proof, bool]:
         """What `finish` makes of the measures, and whether all of them are still there to be read from it."""

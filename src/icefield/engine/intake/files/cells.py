@@ -93,6 +93,8 @@ def values_of(cells: pa.Array, kind: str) -> Values:
         return Values(column=cells, unsure=_NONE, wrong=_NONE)
     if kind in _WHOLE:
         cells = _without_zeros(cells)
+    if kind == "TIMESTAMP":
+        cells = _without_utc(cells)
     at_once = _at_once(cells, kind, form)
     if at_once is not None:
         return Values(column=at_once, unsure=_NONE, wrong=_NONE)
@@ -111,6 +113,13 @@ def _without_zeros(cells: pa.Array) -> pa.Array:
     if not pc.any(pc.match_substring(cells, ".")).as_py():
         return cells
     return pc.replace_substring_regex(cells, r"^(-?[0-9]+)\.0+$", r"\1")
+
+
+def _without_utc(cells: pa.Array) -> pa.Array:
+    """Times without the sign for UTC, in which they are read anyway."""
+    if not pc.any(pc.ends_with(cells, "Z")).as_py():
+        return cells
+    return pc.replace_substring_regex(cells, r"([0-9])Z$", r"\1")
 
 
 def _cast(cells: pa.Array, kind: str, form: Form) -> pa.Array:

@@ -17,9 +17,11 @@ from icefield.engine.intake.files.cells import is_plain, values_of
 from icefield.engine.intake.files.splits import LINE_LIMIT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from icefield.declare import Files
+    from icefield.declare import Column, Files
     from icefield.engine.intake.files.splits import Block
 
 _ASCII = 128
@@ -158,22 +160,37 @@ class CsvLines:
     def _values(
         self, cells: pa.Table, lines: NDArray[np.intp], undecided: NDArray[np.bool_], malformed: dict[int, str]
     ) -> Classified:
-        good = np.ones(len(lines), bool)
-        found = []
-        for column in self.source.schema:
-            if column.name not in self.header:
-                found.append(pa.nulls(len(lines), values_of(pa.array([], pa.string()), column.type).column.type))
-                continue
-            values = values_of(cells[self.header.index(column.name)].chunk(0), column.type)
-            found.append(values.column)
-            for at in values.wrong[good[values.wrong]]:  # the first reason counts
-                malformed[int(lines[at])] = f"malformed: {column.name} is not a valid {column.type}"
-            undecided[lines[values.unsure[good[values.unsure]]]] = True
-            good[values.wrong], good[values.unsure] = False, False
-        if not good.all():
-            chosen = pa.array(good)
-            found = [column.filter(chosen) for column in found]
-        return Classified(values=found, kept=lines[good], undecided=np.flatnonzero(undecided), malformed=malformed)
+        places = {name: place for place, name in enumerate(self.header)}
+        found = [
+            cells[places[column.name]].chunk(0) if column.name in places else None for column in self.source.schema
+        ]
+        return typed(self.source.schema, found, lines, undecided, malformed)
+
+
+def typed(
+    columns: Sequence[Column],
+    cells: Sequence[pa.Array | None],
+    lines: NDArray[np.intp],
+    undecided: NDArray[np.bool_],
+    malformed: dict[int, str],
+) -> Classified:
+    """Cells as values of the declared types; lines of which one does not fit are malformed, or left to `parse`."""
+    good = np.ones(len(lines), bool)
+    found = []
+    for column, texts in zip(columns, cells, strict=True):
+        if texts is None:
+            found.append(pa.nulls(len(lines), values_of(pa.array([], pa.string()), column.type).column.type))
+            continue
+        values = values_of(texts, column.type)
+        found.append(values.column)
+        for at in values.wrong[good[values.wrong]]:  # the first reason counts
+            malformed[int(lines[at])] = f"malformed: {column.name} is not a valid {column.type}"
+        undecided[lines[values.unsure[good[values.unsure]]]] = True
+        good[values.wrong], good[values.unsure] = False, False
+    if not good.all():
+        chosen = pa.array(good)
+        found = [column.filter(chosen) for column in found]
+    return Classified(values=found, kept=lines[good], undecided=np.flatnonzero(undecided), malformed=malformed)
 
 
 def structure(block: Block, header: bytes = b"") -> tuple[NDArray[np.bool_], dict[int, str]]:

@@ -13,13 +13,12 @@ from pyspark.sql import functions as F
 
 from icefield.engine.frames import empty_frame
 from icefield.engine.intake.files import undecided
-from icefield.engine.intake.files.landing import changed, require_unchanged, unreadable
+from icefield.engine.intake.files.landing import require_unchanged
 from icefield.engine.intake.files.log import taken_files
-from icefield.engine.intake.files.parquet import rows_as_json
+from icefield.engine.intake.files.raw import RawRows
 from icefield.engine.intake.files.schedulers import SparkTasks
-from icefield.engine.intake.files.splits import fetch_lines
-from icefield.engine.intake.port import Known
-from icefield.engine.origin import ARRIVAL, IDENTITY, LINE, PROBLEM, RAW, ROW, TRAVELLING
+from icefield.engine.intake.port import InSpark, Known
+from icefield.engine.origin import ARRIVAL, LINE, PROBLEM, RAW, ROW, TRAVELLING
 from icefield.engine.scratch import Stored, store
 from icefield.engine.sql import quoted
 from icefield.lake.numbers import distinct
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from icefield.engine.intake.files.heads import FileHead
     from icefield.engine.intake.files.intake import ReceivedFiles
     from icefield.engine.intake.files.reading import Reading
 
@@ -103,6 +101,10 @@ class LandedFiles:
         told = [] if self.exact is None else [part[PROBLEM] for part in self.exact.batches([PROBLEM])]
         return self.reading.problems.count() + sum(int(len(problems) - problems.null_count) for problems in told)
 
+    @property
+    def cursor(self) -> None:
+        """What was planned."""
+
     def known(self, column: str) -> Known | None:
         """What reading saw of a column, if all lines were read by threads and none was left to Spark."""
         if column not in self.reading.watched or self.exact is not None:
@@ -137,31 +139,22 @@ class LandedFiles:
         ]
         return pa.array(found, pa.int64())
 
-    def raw(self, wanted: pa.Table) -> pa.Array:
-        """The bytes of rows, read from their files at the place where they stand."""
-        heads = {head.arrival: head for head in self.received.heads}
-        places: dict[int, set[int]] = {}
-        origins = list(zip(*(wanted[name].to_pylist() for name in IDENTITY), strict=True))
-        for arrival, row in origins:
-            if arrival in heads and row is not None:
-                places.setdefault(arrival, set()).add(row)
-        found = {arrival: self._fetch(heads[arrival], sorted(rows)) for arrival, rows in places.items()}
-        return pa.array([found.get(arrival, {}).get(row) for arrival, row in origins], pa.binary())
+    @cached_property
+    def raw(self) -> RawRows:
+        """Gives the bytes of rows, read from their files at the place where they stand."""
+        files = {head.arrival: (head.file.path, head.format) for head in self.received.heads}
+        return RawRows(str(self._root), self.received.source.encoding, files)
 
-    def _fetch(self, head: FileHead, places: list[int]) -> dict[int, bytes]:
-        path = str(self._root / head.file.path)
-        if head.format == "binary":
-            return {}
-        try:
-            if head.format == "parquet":
-                found = rows_as_json(path, places)
-            else:
-                found = fetch_lines(path, places, self.received.source.encoding)
-        except (OSError, EOFError, UnicodeError, pa.ArrowException) as error:
-            raise unreadable(path, error) from error
-        if found is None:
-            raise changed(head.file.path)
-        return dict(zip(places, found, strict=True))
+    def in_spark(self) -> InSpark:
+        """Malformed rows from where they were written; bytes from the files."""
+        known = [*(name for name in self.provenance if name != "source_line"), *TRAVELLING, RAW, PROBLEM]
+        places = [*self.reading.problems.paths, *([str(self.exact.place)] if self.exact else [])]
+        schema = undecided.schema(self.received.source)
+        spark = self.rows.sparkSession
+        rows = spark.read.schema(schema).parquet(*places) if places else empty_frame(spark, schema)
+        bad = rows.where(f"{PROBLEM} IS NOT NULL").select(*map(quoted, known))
+        numbered = bad.withColumn(LINE, _line_in_file(self.reading))
+        return InSpark(numbered.withColumn("source_line", F.col(LINE)), self.raw)
 
     def records(self, run: str) -> list[dict[str, Any]]:
         """What `ops.files` is to remember of the files that were read, or that went."""

@@ -107,6 +107,10 @@ class Job:
     content: tuple[tuple[FileHead, Split | ParquetPart], ...]
     watched: tuple[str, ...] = ()
 
+    def do(self, attempt: str = "") -> Done:
+        """Reads what it is about; `attempt` tells its files from those of another try."""
+        return _Worker(self, attempt).read()
+
 
 @dataclass(slots=True)
 class Done:
@@ -251,11 +255,6 @@ def _bins(
         yield tuple(content)
 
 
-def do_job(job: Job, attempt: str = "") -> Done:
-    """Reads what a job is about; `attempt` tells its files from those of another try."""
-    return _Worker(job, attempt).read()
-
-
 class _Worker:
     """One job, and the files that it writes."""
 
@@ -267,9 +266,9 @@ class _Worker:
             CsvLines(job.source, job.header, job.header_line.encode(), job.zone) if job.format == "csv" else JsonLines()
         )
         folder, name = Path(job.folder), f"{job.name}{attempt}.parquet"
-        self.rows = _Sheet(folder, "rows", name)
-        self.problems = _Sheet(folder, "problems", name)
-        self.undecided = _Sheet(folder, f"undecided/{job.group}", name)
+        self.rows = Sheet(folder, "rows", name)
+        self.problems = Sheet(folder, "problems", name)
+        self.undecided = Sheet(folder, f"undecided/{job.group}", name)
 
     def read(self) -> Done:
         """Reads all of it."""
@@ -395,7 +394,7 @@ class _Worker:
         return {**repeated, ROW: pa.array(rows, pa.int64()), LINE: pa.array(lines, pa.int64())}
 
 
-class _Sheet:
+class Sheet:
     """A Parquet file that is made when the first rows come."""
 
     def __init__(self, folder: Path, kind: str, name: str) -> None:
@@ -432,4 +431,4 @@ class _Sheet:
         self._tables, self._count = [], 0
 
 
-_REPEATED = ["source_file", "ingested_at", ARRIVAL]
+_REPEATED = ["source_file", "topic", "partition", "ingested_at", ARRIVAL]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pickle
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 
 from icefield import errors
-from icefield.engine.intake.files.reading import Done, Job, do_job
 from icefield.errors import IcefieldError
 
 if TYPE_CHECKING:
@@ -20,15 +19,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+Done_co = TypeVar("Done_co", covariant=True)
+
+
+class Job(Protocol[Done_co]):
+    """Something to be read by one worker, on this machine or another one."""
+
+    def do(self, attempt: str = "") -> Done_co:
+        """Reads it; `attempt` tells what is written from what another try writes."""
+
+
 class Threads:
     """Jobs done by the driver."""
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
 
-    def run(self, jobs: Sequence[Job]) -> Iterable[Done]:
+    def run(self, jobs: Sequence[Job[Done_co]]) -> Iterable[Done_co]:
         """Does all jobs; the first failure stops the others."""
-        work = [self._pool.submit(do_job, job) for job in jobs]
+        work = [self._pool.submit(job.do) for job in jobs]
         try:
             for done in work:
                 yield done.result()
@@ -43,7 +52,7 @@ class SparkTasks:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def run(self, jobs: Sequence[Job]) -> Iterable[Done]:
+    def run(self, jobs: Sequence[Job[Done_co]]) -> Iterable[Done_co]:
         """Does all jobs; the first failure is raised as it was there."""
         if not jobs:
             return
@@ -62,9 +71,9 @@ class SparkTasks:
             yield outcome
 
 
-def _outcome(job: Job) -> bytes:
+def _outcome(job: Job[object]) -> bytes:
     try:
-        return pickle.dumps(do_job(job, attempt=f"-{uuid.uuid4().hex[:8]}"))
+        return pickle.dumps(job.do(f"-{uuid.uuid4().hex[:8]}"))
     except IcefieldError as error:
         return pickle.dumps(_Failure(type(error).__name__, error.what, error.where, error.remedy))
 

@@ -33,7 +33,7 @@ def lines(spark: SparkSession, source: Files, left: Undecided) -> DataFrame:
     if left.format == "csv":
         found, wrong = _csv(texts, source, left.header)
     else:
-        found, wrong = _json(texts, source)
+        found, wrong = json_values(texts, source)
     problem = parse.cell_problems(wrong, source)
     # The bytes of a good line can be fetched from its file, should it be set aside later.
     raw = F.when(F.col(PROBLEM).isNotNull(), F.col("value").cast("binary"))
@@ -53,7 +53,8 @@ def _csv(texts: DataFrame, source: Files, header: Sequence[str]) -> tuple[DataFr
     return found, wrong
 
 
-def _json(texts: DataFrame, source: Files) -> tuple[DataFrame, Expression]:
+def json_values(texts: DataFrame, source: Files) -> tuple[DataFrame, Expression]:
+    """The fields of JSON objects as values, and the beginning of what may be wrong with them."""
     fields = parse.json_fields(texts, source)
     found = parse.with_values(fields, parse.json_cells(source), source)
     unsound = f"_json IS NULL OR _json.bad IS NOT NULL OR NOT {parse.is_one_json('value')}"

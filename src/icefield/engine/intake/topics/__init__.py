@@ -1,0 +1,1 @@
+"""Messages of topics: brokers, recordings, and how values become rows."""
