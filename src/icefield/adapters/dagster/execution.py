@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from icefield.run.events import Event, RunResult
 
     Yielded: TypeAlias = "dg.MaterializeResult[Any] | dg.AssetCheckResult"
+    #: A partition whose transaction is done, with what is told of each table.
+    _Published: TypeAlias = tuple[str, dict[str, dict[str, Any]]]
 
 #: Errors that the same run would meet again.
 _FINAL = (DeclarationError, ProjectError, CheckError, CommandError, UnknownBatch)
@@ -98,7 +100,7 @@ class Tables:
 
     def _refresh(self, asked: _Asked, known: Evaluations) -> Iterator[Yielded]:
         lake = EmbeddedLake(asked.project.profile.lake)
-        done: list[tuple[str, RunResult]] = []
+        done: list[_Published] = []
         try:
             with turn(lake, lambda: asked.context.log.info("Waiting for another run that works on this lake.")):
                 _refuse_waiting(asked.project, asked.tables, lake)
@@ -107,12 +109,12 @@ class Tables:
                     worst(known, result.checks, result.run)
                     if not result.ok:
                         raise _Failed(result)
-                    done.append((batch, result))
+                    if len(asked.batches) > 1:  # told before the next one changes the lake
+                        done.append((batch, self._metadata(asked, result, lake)))
         except (IcefieldError, _Failed):
-            self._log_published(asked, done, lake)
+            self._log_published(asked, done)
             raise
-        if len(done) > 1:
-            self._add_by_partition(asked, done, lake)
+        self._add_by_partition(asked, done)
         yield from self._materialized(asked, known, result, lake)
 
     def _materialized(
@@ -130,25 +132,27 @@ class Tables:
                     check_results=list(self._results(asked, [name], settled, "no run has evaluated it yet")),
                 )
 
-    def _add_by_partition(self, asked: _Asked, done: Sequence[tuple[str, RunResult]], lake: EmbeddedLake) -> None:
-        """Of several partitions in one run, what each of their transactions did."""
-        for batch, result in done:
-            with Report(lake, result, self.preview) as report:
-                for name in asked.tables:
-                    if name in self.partitioned:
-                        asked.context.add_asset_metadata(report.metadata(name), self.keys.table(name), batch)
+    def _metadata(self, asked: _Asked, result: RunResult, lake: EmbeddedLake) -> dict[str, dict[str, Any]]:
+        with Report(lake, result, self.preview) as report:
+            return {name: report.metadata(name) for name in asked.tables}
 
-    def _log_published(self, asked: _Asked, done: Sequence[tuple[str, RunResult]], lake: EmbeddedLake) -> None:
+    def _add_by_partition(self, asked: _Asked, done: Sequence[_Published]) -> None:
+        """Of several partitions in one run, what each of their transactions did."""
+        for batch, told in done:
+            for name in asked.tables:
+                if name in self.partitioned:
+                    asked.context.add_asset_metadata(told[name], self.keys.table(name), batch)
+
+    def _log_published(self, asked: _Asked, done: Sequence[_Published]) -> None:
         """Of several partitions in one run, those that were published before one failed: they stay."""
-        for batch, result in done:
-            with Report(lake, result, self.preview) as report:
-                for name in asked.tables:
-                    event = dg.AssetMaterialization(
-                        asset_key=self.keys.table(name),
-                        metadata=report.metadata(name),
-                        partition=batch if name in self.partitioned else None,
-                    )
-                    asked.context.log_event(event)
+        for batch, told in done:
+            for name in asked.tables:
+                event = dg.AssetMaterialization(
+                    asset_key=self.keys.table(name),
+                    metadata=told[name],
+                    partition=batch if name in self.partitioned else None,
+                )
+                asked.context.log_event(event)
 
     # -- checks
 
@@ -242,7 +246,7 @@ def _batches(context: dg.AssetExecutionContext, partitioned: Sequence[str]) -> l
     if not (context.has_partition_key or context.has_partition_key_range):
         raise OrchestrationError(
             f"{', '.join(partitioned)}: partitioned, and the run has no partition",
-            where=f"the Dagster run {context.run_id}",
+            where=f"the Dagster run {context.run.run_id}",
             remedy="choose one partition or several, or leave these tables out",
         )
     return sorted(context.partition_keys)
@@ -256,7 +260,7 @@ def _refuse_a_part(context: dg.AssetExecutionContext, tables: dict[dg.AssetKey, 
         raise OrchestrationError(
             f"Dagster has split this run: {', '.join(sorted(together - set(chosen)))} would be published apart from"
             f" {', '.join(chosen)}, because another asset lies in between",
-            where=f"the Dagster run {context.run_id}",
+            where=f"the Dagster run {context.run.run_id}",
             remedy="select one side alone, or declare the asset in between as a table",
         )
 
