@@ -212,7 +212,7 @@ def test_a_project_that_does_not_load_says_where(airflow: Airflow, shop: TinyPro
 
 def test_two_at_once_take_every_row_once(airflow: Airflow, shop: TinyProject, first: Answer) -> None:
     shop.land("3.csv", [order(4, "dan")])
-    other = shop.spawn("publish.before-commit=pause")
+    other = shop.spawn("publish.metadata-written=pause")
     try:
         until(lambda: other.stopped, what="the other run is about to publish")
         ran = airflow.ask("run", dag="shop")
