@@ -111,7 +111,7 @@ def compile_models(
     profile: ProfileName = None,
 ) -> None:
     """Compile a dbt project whose SQL is Spark's for `models`, and prove which models can follow changes."""
-    from icefield.adapters.dbt.proof import with_proofs  # noqa: PLC0415 - it imports what a run does
+    from icefield.adapters.dbt.proof import declared_by, with_proofs  # noqa: PLC0415 - it imports what a run does
 
     if target and profiles is None and (directory / "profiles.yml").exists():
         profiles = directory
@@ -127,6 +127,13 @@ def compile_models(
         path = compiled.write(directory)
     if any(one.wanted and one.kind == "table" for one in compiled.taken.values()):
         opened = open_project(project, profile)
+        if not declared_by(opened, compiled, directory):
+            _report(compiled, as_json=as_json)
+            output.note(
+                f"written: {path}; nothing is proven, because no file of the project declares its models:"
+                f' write models("{directory}") into one, and compile again'
+            )
+            return
         output.note("Spark proves which models can follow changes ...")
         compiled = with_proofs(compiled, directory, opened)
         with output.writing(directory):

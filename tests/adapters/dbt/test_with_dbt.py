@@ -94,6 +94,12 @@ def test_models_give_the_tables_that_dbt_builds(tmp_path, dbt, environment):
     recorded = (root / "dbt" / "icefield_models.json").read_text()
     (root / "dbt" / "icefield_models.json").unlink()
 
+    declared = (root / "tables.py").read_text()
+    (root / "tables.py").write_text("")
+    early = icefield(root, "dbt", "compile", "dbt", "--dbt", str(environment / "dbt"))
+    assert early.returncode == 0, early.stderr
+    assert 'write models("dbt") into one, and compile again' in early.stderr  # not `full` for no reason
+    (root / "tables.py").write_text(declared)
     done = icefield(root, "dbt", "compile", "dbt", "--dbt", str(environment / "dbt"))
     assert done.returncode == 0, done.stderr
     assert (root / "dbt" / "icefield_models.json").read_text() == recorded  # nothing of time or place is in it
@@ -138,7 +144,7 @@ def test_what_real_manifests_have_that_cannot_be_taken_is_listed(tmp_path, envir
         "asking"
     }
     assert "it reads itself" in left["itself"]
-    assert "optimize awkward.hooked" in left["hooked.post-hook"]
+    assert "optimize {{ this }}" in left["hooked.post-hook"]
     assert "Python model" in left["python"]
     assert "no rebuild can repeat" in left["kept"]
     assert "materialization odd" in left["odd"]

@@ -19,15 +19,24 @@ def with_proofs(compiled: Compiled, folder: Path, project: Project) -> Compiled:
 
     `project` is the one that declares the models; those that it does not declare stay as they are.
     """
-    tables = {(project.root / node.location.file).resolve(): name for name, node in project.graph.nodes.items()}
     asked = {
         name: one
-        for one in compiled.taken.values()
-        if one.kind == "table" and one.wanted and (name := tables.get((folder / one.file).resolve())) is not None
+        for name, one in declared_by(project, compiled, folder).items()
+        if one.kind == "table" and one.wanted
     }
     verdicts = prove_refresh(project, {name: _refresh(one) for name, one in asked.items()})
     decided = {one.id: _decided(one, verdicts[name]) for name, one in asked.items()}
     return replace(compiled, taken={**compiled.taken, **decided})
+
+
+def declared_by(project: Project, compiled: Compiled, folder: Path) -> dict[str, Taken]:
+    """What a project declares of a dbt project, by the names of its tables."""
+    tables = {(project.root / node.location.file).resolve(): name for name, node in project.graph.nodes.items()}
+    return {
+        name: one
+        for one in compiled.taken.values()
+        if (name := tables.get((folder / one.file).resolve())) is not None
+    }
 
 
 def _refresh(one: Taken) -> Any:
