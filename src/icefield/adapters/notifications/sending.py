@@ -47,7 +47,7 @@ def _post(settings: Notify, text: str) -> None:
 
 
 def _run(settings: Notify, root: Path, text: str, message: Mapping[str, Any], *, show: bool) -> None:
-    """Runs the command in the project's folder: the message is its input, and the most important parts variables."""
+    """Runs the command in the project's folder: the message is a line of input, and its most important parts variables."""
     told = {f"ICEFIELD_NOTIFY_{name.upper()}": str(message[name]) for name in ("text", "project", "profile", "run")}
     output = None if show else subprocess.DEVNULL  # what it prints may be a secret
     try:
@@ -64,7 +64,7 @@ def _run(settings: Notify, root: Path, text: str, message: Mapping[str, Any], *,
     except OSError as error:
         raise Undelivered(error.strerror or type(error).__name__) from None
     try:
-        process.communicate(text.encode(), timeout=settings.timeout_seconds)
+        process.communicate(f"{text}\n".encode(), timeout=settings.timeout_seconds)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
