@@ -20,9 +20,7 @@ def with_proofs(compiled: Compiled, folder: Path, project: Project) -> Compiled:
     `project` is the one that declares the models; those that it does not declare stay as they are.
     """
     asked = {
-        name: one
-        for name, one in declared_by(project, compiled, folder).items()
-        if one.kind == "table" and one.wanted
+        name: one for name, one in declared_by(project, compiled, folder).items() if one.kind == "table" and one.wanted
     }
     verdicts = prove_refresh(project, {name: _refresh(one) for name, one in asked.items()})
     decided = {one.id: _decided(one, verdicts[name]) for name, one in asked.items()}
@@ -33,9 +31,7 @@ def declared_by(project: Project, compiled: Compiled, folder: Path) -> dict[str,
     """What a project declares of a dbt project, by the names of its tables."""
     tables = {(project.root / node.location.file).resolve(): name for name, node in project.graph.nodes.items()}
     return {
-        name: one
-        for one in compiled.taken.values()
-        if (name := tables.get((folder / one.file).resolve())) is not None
+        name: one for one in compiled.taken.values() if (name := tables.get((folder / one.file).resolve())) is not None
     }
 
 

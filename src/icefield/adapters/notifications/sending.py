@@ -47,7 +47,7 @@ def _post(settings: Notify, text: str) -> None:
 
 
 def _run(settings: Notify, root: Path, text: str, message: Mapping[str, Any], *, show: bool) -> None:
-    """Runs the command in the project's folder: the message is a line of input, and its most important parts variables."""
+    """Runs the command in the project's folder: the message is a line of input, its main parts variables."""
     told = {f"ICEFIELD_NOTIFY_{name.upper()}": str(message[name]) for name in ("text", "project", "profile", "run")}
     output = None if show else subprocess.DEVNULL  # what it prints may be a secret
     try:
