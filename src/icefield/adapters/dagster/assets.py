@@ -34,6 +34,7 @@ class Keys:
     """The asset keys of a project's tables and sources."""
 
     prefix: tuple[str, ...] = ()
+    tables: frozenset[str] = frozenset()
 
     def table(self, name: str) -> dg.AssetKey:
         """The key of a table."""
@@ -43,8 +44,9 @@ class Keys:
         """The keys of what a table takes rows from."""
         found: dict[dg.AssetKey, Source] = {}
         for edge in node.edges:
-            if edge.source is not None and (path := source_path(edge.source, node.name, self.prefix)):
-                found[dg.AssetKey(list(path))] = edge.source
+            if edge.source is not None and (path := source_path(edge.source, node.name)):
+                apart = [_SOURCES] if ".".join(path) in self.tables else []  # seeds/ghosts.csv of seeds.ghosts
+                found[dg.AssetKey([*self.prefix, *apart, *path])] = edge.source
         return found
 
 

@@ -65,7 +65,8 @@ def definitions(
         _require_known(jobs)
     if preview is not None:
         settings = replace(settings, preview=preview)
-    keys = Keys(prefix=(prefix,) if isinstance(prefix, str) else tuple(prefix))
+    parts = (prefix,) if isinstance(prefix, str) else tuple(prefix)
+    keys = Keys(prefix=parts, tables=frozenset(opened.graph.order))
     batched = partitions_of(opened, settings)
     if partitions is not None:
         batched = dict.fromkeys(batched, partitions)

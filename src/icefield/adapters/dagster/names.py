@@ -24,18 +24,18 @@ def path_of(table: str, prefix: Sequence[str] = ()) -> tuple[str, ...]:
     return (*prefix, *table.split("."))
 
 
-def source_path(source: Source, table: str, prefix: Sequence[str] = ()) -> tuple[str, ...] | None:
-    """A source's asset key: its folder and what is fixed of its files' names, or its topic; None: it has no place."""
+def source_path(source: Source, table: str) -> tuple[str, ...] | None:
+    """A source's key without a prefix: its folder and what is fixed of its files' names, or its topic; None: no place."""
     if isinstance(source, Frames):
         return None
     if isinstance(source, Topics):
-        return (*prefix, "kafka", word(source.topic))
+        return ("kafka", word(source.topic))
     if isinstance(source, Files):
         *folders, last = source.path.split("/")
         stem = last.rpartition(".")[0] or last  # the suffix tells the format, or is a pattern itself
         parts = (word(_PATTERN.sub("", part)) for part in (*folders, stem))
-        return (*prefix, *(filter(None, parts)))
-    return (*prefix, "sources", *table.split("."))
+        return tuple(filter(None, parts))
+    return ("sources", *table.split("."))
 
 
 def word(text: str) -> str:
