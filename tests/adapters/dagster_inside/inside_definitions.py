@@ -370,6 +370,28 @@ def test_a_sensor_asks_once_for_the_same_news(tmp_path: Path) -> None:
     assert look().run_requests[0].run_key != first.run_requests[0].run_key
 
 
+def test_a_sensor_hears_of_new_messages(tmp_path: Path) -> None:
+    left = shutil.ignore_patterns("lake", ".icefield")
+    root = Path(shutil.copytree(ROOT / "pipelines" / "sensors", tmp_path / "sensors", ignore=left))
+    recorded = root / "recorded" / "sensor-readings" / "00000.jsonl"
+    lines = recorded.read_text().splitlines(keepends=True)
+
+    def look(kinds: tuple[Any, ...]) -> dg.SensorExecutionData:
+        defs = definitions(root, jobs=[Job(name="stream", sensor=kinds)])
+        with dg.DagsterInstance.ephemeral() as instance:
+            context = dg.build_sensor_context(instance=instance, repository_def=defs.get_repository_def())
+            return defs.sensors[0].evaluate_tick(context)
+
+    keys = set()
+    for count in (100, 101):
+        recorded.write_text("".join(lines[:count]))
+        (request,) = look(("offsets",)).run_requests
+        assert request.tags["icefield/due"] == f"raw.sensor_readings: {count} new messages"
+        keys.add(request.run_key)
+    assert len(keys) == 2
+    assert not look(("files", "upstream")).run_requests  # which are not what has come
+
+
 def test_a_sensor_asks_for_each_month_and_names_those_that_are_no_partition(
     project: TinyProject, tmp_path: Path
 ) -> None:

@@ -220,6 +220,29 @@ def test_a_retry_after_the_publish_does_nothing_twice(
     assert list(done.materialized) == ["bronze/orders", "silver/sales", "gold/by_customer"]
 
 
+def test_with_a_job_per_table_each_follows_what_is_published_above_it(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    project = shop(tmp_path)
+    assert run(project, instance).ok
+    project.land("2.csv", [order(4)])
+    defs = definitions(project.root, jobs="per table")
+    repository, followed = defs.get_repository_def(), []
+    for _ in range(4):
+        for sensor in defs.sensors:
+            context = dg.build_sensor_context(instance=instance, repository_def=repository)
+            for request in sensor.evaluate_tick(context).run_requests:
+                followed.append((sensor.job_name, request.tags["icefield/due"]))
+                assert ran(defs, instance, sensor.job_name).ok
+    assert followed == [
+        ("bronze__orders", "bronze.orders: 1 new file"),
+        ("silver__sales", "silver.sales: bronze.orders changed"),
+        ("gold__by_customer", "gold.by_customer: silver.sales changed"),
+    ]
+    assert project.ask("SELECT sum(orders) FROM gold.by_customer") == [(3,)]
+    assert project.ask("SELECT count(*) FROM ops.runs") == [(4,)]  # each a transaction of its own
+
+
 def test_checks_can_be_run_alone(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     project = shop(tmp_path)
     assert run(project, instance).ok

@@ -25,7 +25,7 @@ def path_of(table: str, prefix: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def source_path(source: Source, table: str) -> tuple[str, ...] | None:
-    """A source's key without a prefix: its folder and what is fixed of its files' names, or its topic; None: no place."""
+    """A source's key, without a prefix: its folder and what is fixed of its files' names, its topic; None: no place."""
     if isinstance(source, Frames):
         return None
     if isinstance(source, Topics):
