@@ -117,7 +117,7 @@ def find_project(path: Path | str = ".") -> Path:
     if start.name == FILE:
         start = start.parent
     if not start.exists():
-        raise NoProject(f"the folder {path} does not exist", remedy="check the path given with -p")
+        raise NoProject(f"the folder {path} does not exist", remedy="check the path (-p on the command line)")
     start = start.resolve()
     for folder in (start, *start.parents):
         if (folder / FILE).is_file():
