@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from icefield.lake.branch import Branch, new_branch_name
 from icefield.lake.embedded import EmbeddedLake, new_run_id, now_ms
-from icefield.lake.ops import Journal, at, open_catalog
+from icefield.lake.ops import Journal, at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ def write(branch: Branch, table: str, *values: int) -> None:
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField
 
-    catalog = open_catalog(branch)
+    catalog = branch.pyiceberg()
     branch.lake.catalog.add_namespace(branch.name, table.split(".")[0])
     branch.prepare(table)
     if branch.base.get(table):
@@ -75,7 +75,7 @@ def change(branch: Branch, table: str, rows: pa.Table, *, replacing: str = "", p
 
     `partitioned_by` is a transform and a column, `identity(day)`, for a table that is new.
     """
-    catalog = open_catalog(branch)
+    catalog = branch.pyiceberg()
     branch.lake.catalog.add_namespace(branch.name, table.split(".")[0])
     branch.prepare(table)
     told = {"icefield.run": branch.run}

@@ -17,7 +17,7 @@ from commands import icefield, icefield_as_nobody, imported, lines
 import batched
 from batched import taxi
 from icefield.cli.app import COMMANDS, build_app
-from icefield.lake.ops import Journal, at, open_catalog
+from icefield.lake.ops import Journal, at
 from icefield.project.config import read_config
 from lakes import change, finish, new_lake, open_branch, publish, told
 from projects import ORDERS, TinyProject, order, tiny, without_rights
@@ -68,7 +68,7 @@ def _fill_quarantine(project: TinyProject) -> None:
     )
     name = "bronze.orders__quarantine"
     folder, properties = str(project.lake.table_folder(name)), branch.own_properties(name)
-    open_catalog(branch).create_table(name, bad.schema, location=folder, properties=properties).append(bad)
+    branch.pyiceberg().create_table(name, bad.schema, location=folder, properties=properties).append(bad)
     files = [
         {
             "table": "bronze.orders",

@@ -29,7 +29,7 @@ from icefield.engine.verify import Verdict
 from icefield.graph.state import TableState, Version
 from icefield.lake import metadata as meta
 from icefield.lake.history import TableVersion
-from icefield.lake.ops import at, open_catalog
+from icefield.lake.ops import at
 from icefield.lake.tree import (
     Bound,
     CatalogEntry,
@@ -146,7 +146,7 @@ def _reject(branch: Any, table: str) -> None:
         }
     )
     folder, properties = str(branch.lake.table_folder(name)), branch.own_properties(name)
-    open_catalog(branch).create_table(name, rows.schema, location=folder, properties=properties).append(rows)
+    branch.pyiceberg().create_table(name, rows.schema, location=folder, properties=properties).append(rows)
 
 
 # -- results that Spark would have to make

@@ -17,7 +17,6 @@ from icefield.errors import LakeDamaged
 from icefield.lake.embedded import EmbeddedLake
 from icefield.lake.history import find_version, history
 from icefield.lake.manifests import LiveFiles
-from icefield.lake.ops import open_catalog
 from icefield.query import compare as module
 from icefield.query.compare import Comparison, Present, Total, compare
 from icefield.query.pins import pin_now
@@ -42,7 +41,7 @@ def alter(lake: EmbeddedLake, how: Callable[[UpdateSchema], object], rows: dict[
     """Publishes other columns and rows that have them."""
     branch = open_branch(lake, run)
     branch.prepare(TABLE)
-    catalog = open_catalog(branch)
+    catalog = branch.pyiceberg()
     found = catalog.load_table(TABLE)
     with found.update_schema() as update:
         how(update)

@@ -19,7 +19,8 @@ def test_each_publish_is_one_version_however_many_steps_it_took(tmp_path: Path) 
     publish(lake, {"bronze.orders": [1, 2]}, "first")
     branch = open_branch(lake, "second")
     write(branch, "bronze.orders", 3)
-    found = meta.load(lake.catalog.pointers(branch.name)["bronze.orders"])
+    found = branch.staged_metadata("bronze.orders")
+    assert found is not None
     assert len(found["snapshots"]) == 2
     branch.publish({"bronze.orders": {}}, told("second"))
     versions = history(meta.load(lake.pointers()["bronze.orders"]))

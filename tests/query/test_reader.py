@@ -12,7 +12,7 @@ from icefield.errors import LakeDamaged, NoLake, NoSuchTable, NothingPublished, 
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, new_branch_name
 from icefield.lake.embedded import EmbeddedLake
-from icefield.lake.ops import Journal, open_catalog
+from icefield.lake.ops import Journal
 from icefield.query import Reader, open_reader
 from lakes import new_lake, open_branch, publish, told, write
 
@@ -120,9 +120,9 @@ def test_as_of_has_the_columns_of_that_time(tmp_path: Path, keep_metadata: bool)
     old = Path(lake.pointers()["bronze.orders"])
     branch = open_branch(lake, SECOND)
     branch.prepare("bronze.orders")
-    with open_catalog(branch).load_table("bronze.orders").update_schema() as update:
+    with branch.pyiceberg().load_table("bronze.orders").update_schema() as update:
         update.add_column("note", StringType())
-    catalog = open_catalog(branch)
+    catalog = branch.pyiceberg()
     import pyarrow as pa
 
     catalog.load_table("bronze.orders").append(pa.table({"value": [2], "note": ["new"]}))
@@ -194,7 +194,7 @@ def test_a_table_without_a_snapshot_is_empty_and_has_its_columns(tmp_path: Path)
     )
     folder = str(lake.table_folder("silver.none"))
     properties = branch.own_properties("silver.none")
-    open_catalog(branch).create_table("silver.none", schema=schema, location=folder, properties=properties)
+    branch.pyiceberg().create_table("silver.none", schema=schema, location=folder, properties=properties)
     branch.publish({"silver.none": {}}, Journal(runs=[{"run": branch.run, "status": "published"}]))
     with open_reader(lake) as reader:
         found = reader.table("silver.none")

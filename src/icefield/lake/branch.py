@@ -8,6 +8,8 @@ import secrets
 import shutil
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from icefield.errors import LakeError, Overtaken, RunCleared
@@ -15,10 +17,12 @@ from icefield.failpoint import failpoint
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import Move
 from icefield.lake.embedded import now_ms
+from icefield.lake.staging import staging_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
-    from pathlib import Path
+
+    from pyiceberg.catalog import Catalog
 
     from icefield.lake.embedded import EmbeddedLake
     from icefield.lake.metadata import Metadata
@@ -57,6 +61,15 @@ class BranchNames:
             self._free[lake].append(name)
 
 
+@dataclass(slots=True)
+class _Now:
+    """A table as it stands on a branch; `written`: its metadata is in a file, and the catalog names it."""
+
+    metadata: Metadata
+    location: str
+    written: bool = False
+
+
 class Branch:
     """The lake as one run sees it. `base` is what it was when the run opened; reads of inputs are pinned to it."""
 
@@ -67,6 +80,11 @@ class Branch:
         self._lock = lake.lock(name, run)
         self._metadata: dict[str, Metadata] = {}
         self._staged: dict[str, str] = {}
+        #: Tables that this run has worked on, as they stand now.
+        self._now: dict[str, _Now] = {}
+        self._guard = threading.RLock()
+        self._pyiceberg: Catalog | None = None
+        self._opening = threading.Lock()
         try:
             self.base = lake.catalog.open_branch(name, run)
             failpoint("run.opened")
@@ -81,8 +99,43 @@ class Branch:
 
     def staged_metadata(self, table: str) -> Metadata | None:
         """A table as it stands on the branch now."""
-        location = self.lake.catalog.pointers(self.name).get(table)
-        return None if location is None else self._load(location)
+        now = self._now.get(table)
+        return self.base_metadata(table) if now is None else now.metadata
+
+    def staged_location(self, table: str) -> str | None:
+        """Where the metadata of a table as it stands on the branch is, or will be once it has to be read."""
+        now = self._now.get(table)
+        return self.base.get(table) if now is None else now.location
+
+    def stage(self, table: str, metadata: Metadata) -> str:
+        """Lets a table stand at this metadata, which is written only if somebody else has to read it."""
+        folder = self.lake.table_folder(table) / "metadata" / self.run
+        location = str(folder / f"00000-{secrets.token_hex(8)}.metadata.json")
+        with self._guard:
+            self._now[table] = _Now(metadata, location)
+        return location
+
+    def flush(self, table: str) -> None:
+        """Lets Spark see a table as it stands on the branch."""
+        with self._guard:
+            now = self._now.get(table)
+            if now is not None and not now.written:
+                _write(Path(now.location), now.metadata)
+                self.lake.catalog.point(self.name, table, now.location)
+                now.written = True
+
+    def reload(self, table: str) -> None:
+        """Takes over what Spark has made of a table."""
+        location = self.lake.catalog.pointers(self.name)[table]
+        with self._guard:
+            self._now[table] = _Now(meta.load(location), location, written=True)
+
+    def pyiceberg(self) -> Catalog:
+        """PyIceberg's view of the branch, kept while the branch is open."""
+        with self._opening:
+            if self._pyiceberg is None:
+                self._pyiceberg = staging_catalog(self)
+            return self._pyiceberg
 
     def own_properties(self, table: str) -> dict[str, str]:
         """Properties that send a new table's files to folders of this run."""
@@ -99,14 +152,15 @@ class Branch:
             return
         prepared = meta.prepare(base, self.run)
         folder = self.lake.table_folder(table) / "metadata" / self.run
-        location = _write(folder / f"00000-{secrets.token_hex(8)}.metadata.json", prepared)
-        self.lake.catalog.point(self.name, table, location)
+        self.stage(table, prepared)
         shutil.rmtree(meta.local_path(meta.data_path(prepared)), ignore_errors=True)
         for manifest in folder.glob("*.avro"):
             manifest.unlink(missing_ok=True)
 
     def forget(self, table: str) -> None:
         """Puts a table back to what it was when the branch was opened."""
+        with self._guard:
+            self._now.pop(table, None)
         if table in self.base:
             self.lake.catalog.point(self.name, table, self.base[table])
         else:
@@ -150,6 +204,8 @@ class Branch:
     def abandon(self, *, keep: bool = False) -> None:
         """Lets the branch go; `keep` leaves it for a look at what failed."""
         if keep and self.name in self.lake.catalog.branches():
+            for table in list(self._now):
+                self.flush(table)
             self.lake.keep_failed(self.run)
         elif not self.lake.clear(self.name, self.run) and not self._published():
             self.lake.reclaim(self.run)  # cleared by someone else, who could not know what was written since
@@ -163,9 +219,7 @@ class Branch:
         summaries: Mapping[str, dict[str, str]],
         edits: Mapping[str, Callable[[Metadata], Metadata]] | None = None,
     ) -> int:
-        staged = {
-            table: meta.load(at) for table, at in self.lake.catalog.pointers(self.name).items() if table in tables
-        }
+        staged = {table: found for table in tables if (found := self.staged_metadata(table)) is not None}
         timestamp = self._timestamp(tables)
         moves = {
             table: self._finish(
@@ -249,6 +303,7 @@ class Branch:
                 meta.local_path(snapshot["manifest-list"]).unlink(missing_ok=True)
 
     def _release(self) -> None:
+        self._pyiceberg = None
         if self._lock >= 0:
             shutil.rmtree(self.lake.run_folder(self.run) / "scratch", ignore_errors=True)
             self.lake.unlock(self.name, self._lock)

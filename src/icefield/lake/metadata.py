@@ -71,7 +71,7 @@ def snapshot(metadata: Metadata, snapshot_id: int | None) -> Metadata | None:
 
 def schema_columns(metadata: Metadata) -> tuple[tuple[str, str], ...]:
     """Names and Iceberg types of the current schema."""
-    fields = _schema(metadata)["fields"]
+    fields = schema(metadata)["fields"]
     return tuple((f["name"], f["type"] if isinstance(f["type"], str) else f["type"]["type"]) for f in fields)
 
 
@@ -91,16 +91,16 @@ def iceberg_type(kind: Any) -> str:
 
 def column_comments(metadata: Metadata) -> dict[str, str]:
     """What is said of each column of the current schema."""
-    return {field["name"]: field.get("doc", "") for field in _schema(metadata)["fields"]}
+    return {field["name"]: field.get("doc", "") for field in schema(metadata)["fields"]}
 
 
 def has_same_columns(one: Metadata, other: Metadata) -> bool:
     """Whether both have the same columns, whatever is said of them."""
-    return bool(_undocumented(_schema(one)["fields"]) == _undocumented(_schema(other)["fields"]))
+    return bool(_undocumented(schema(one)["fields"]) == _undocumented(schema(other)["fields"]))
 
 
 def _columns_digest(metadata: Metadata) -> str:
-    fields = json.dumps(_undocumented(_schema(metadata)["fields"]), sort_keys=True)
+    fields = json.dumps(_undocumented(schema(metadata)["fields"]), sort_keys=True)
     return hashlib.sha256(fields.encode()).hexdigest()[:16]
 
 
@@ -110,7 +110,8 @@ def _undocumented(content: Any) -> Any:
     return [_undocumented(value) for value in content] if isinstance(content, list) else content
 
 
-def _schema(metadata: Metadata) -> Metadata:
+def schema(metadata: Metadata) -> Metadata:
+    """The columns that a table has now."""
     current = metadata["current-schema-id"]
     return next(schema for schema in metadata["schemas"] if schema["schema-id"] == current)
 
@@ -119,7 +120,7 @@ def has_current_columns(metadata: Metadata, found: Metadata) -> bool:
     """Whether a snapshot was written with the columns that the table has now, names included."""
     schemas = {schema["schema-id"]: schema["fields"] for schema in metadata["schemas"]}
     own = schemas.get(found.get("schema-id", metadata["current-schema-id"]))
-    return own is None or _undocumented(own) == _undocumented(_schema(metadata)["fields"])
+    return own is None or _undocumented(own) == _undocumented(schema(metadata)["fields"])
 
 
 def is_partitioned(metadata: Metadata) -> bool:
@@ -129,7 +130,7 @@ def is_partitioned(metadata: Metadata) -> bool:
 
 def partitioned_by(metadata: Metadata) -> tuple[str, ...]:
     """What new rows are laid out by, in the words of a declaration: `day`, `months(paid_at)`, `bucket(16, id)`."""
-    names = dict(_field_names(_schema(metadata)["fields"]))
+    names = dict(_field_names(schema(metadata)["fields"]))
     return tuple(_spelled(field["transform"], names[field["source-id"]]) for field in _partition_fields(metadata))
 
 
@@ -155,6 +156,12 @@ def _spelled(transform: str, column: str) -> str:
 def total_records(metadata: Metadata) -> int:
     """Rows in the current snapshot, from its summary."""
     found = current_snapshot(metadata)
+    return 0 if found is None else records_in(found["summary"])
+
+
+def records_at(metadata: Metadata, snapshot_id: int) -> int:
+    """Rows in a snapshot, from its summary."""
+    found = snapshot(metadata, snapshot_id)
     return 0 if found is None else records_in(found["summary"])
 
 

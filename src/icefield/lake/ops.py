@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.failpoint import failpoint
 from icefield.lake import metadata as meta
-from icefield.lake.catalog import BUSY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
-    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.catalog import Catalog
 
     from icefield.lake.branch import Branch
 
@@ -159,13 +158,12 @@ class Journal:
     def append(self, branch: Branch) -> None:
         """Writes the rows on a branch."""
         failpoint("ops.before")
-        catalog = open_catalog(branch)
+        catalog = branch.pyiceberg()
         branch.lake.catalog.add_namespace(branch.name, "ops")
         for name in self.tables:
             branch.prepare(name)
             table = _table(catalog, branch, name)
             table.append(self._arrow(name), snapshot_properties={meta.RUN: branch.run})
-        catalog.close()
         failpoint("ops.appended")
 
     def _rows(self, name: str) -> list[Row] | pa.Table | None:
@@ -181,19 +179,7 @@ class Journal:
         return pa.Table.from_pylist(rows or [], schema=schema)
 
 
-def open_catalog(branch: Branch) -> SqlCatalog:
-    """PyIceberg's view of a branch."""
-    from pyiceberg.catalog.sql import SqlCatalog  # slow to import: 2 s
-
-    return SqlCatalog(
-        branch.name,
-        uri=f"sqlite:///{branch.lake.catalog.path}?timeout={BUSY_SECONDS}",
-        warehouse=str(branch.lake.warehouse),
-        init_catalog_tables="false",
-    )
-
-
-def _table(catalog: SqlCatalog, branch: Branch, name: str) -> Any:
+def _table(catalog: Catalog, branch: Branch, name: str) -> Any:
     if branch.base.get(name):
         return _with_every_column(catalog.load_table(name), name)
     properties = {"format-version": "2", "write.parquet.compression-codec": "zstd", **meta.MERGING}

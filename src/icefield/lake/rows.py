@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icefield.lake import metadata as meta
 from icefield.lake.numbers import Marks, Ordered, numbers_of
-from icefield.lake.ops import open_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import DataScan, Table, Transaction
 
@@ -29,11 +30,7 @@ _MANIFEST = 8_000_000
 @contextmanager
 def opened(branch: Branch, table: str) -> Iterator[Table]:
     """A table of a branch, as PyIceberg has it."""
-    catalog = open_catalog(branch)
-    try:
-        yield catalog.load_table(table)
-    finally:
-        catalog.close()
+    yield branch.pyiceberg().load_table(table)
 
 
 def some_rows(branch: Branch, table: str, snapshot: int | None, count: int) -> pa.Table:
@@ -56,7 +53,7 @@ def values_among(
     is no other file, nobody asks for the numbers. It is read in parts, so that memory does not grow.
     """
     import pyarrow as pa
-    from pyiceberg.expressions import AlwaysFalse, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual, Or
+    from pyiceberg.expressions import AlwaysFalse, And, GreaterThanOrEqual, LessThanOrEqual, Or
 
     near: BooleanExpression = AlwaysFalse()
     for least, most in spans:
@@ -141,8 +138,58 @@ def columns_of(branch: Branch, table: str, snapshot: int | None, columns: Sequen
         return found.scan(snapshot_id=snapshot, selected_fields=tuple(columns)).to_arrow().select(list(columns))
 
 
+@dataclass(frozen=True, slots=True)
+class Near:
+    """What holds for a column of the rows that are looked for: one of these values, or in one of the spans, or NULL."""
+
+    column: str
+    values: tuple[Any, ...] = ()
+    spans: tuple[tuple[Any, Any], ...] = ()
+    null: bool = False
+
+    def expression(self) -> BooleanExpression:
+        """The same for PyIceberg."""
+        from pyiceberg.expressions import AlwaysFalse, And, GreaterThanOrEqual, In, IsNull, LessThanOrEqual, Or
+
+        found: BooleanExpression = AlwaysFalse()
+        if self.values:
+            found = In(self.column, self.values)  # type: ignore[call-arg,arg-type]
+        for least, most in self.spans:
+            above, below = GreaterThanOrEqual(self.column, least), LessThanOrEqual(self.column, most)  # type: ignore[call-arg,arg-type]
+            found = Or(found, And(above, below))
+        return Or(found, IsNull(self.column)) if self.null else found  # type: ignore[call-arg,arg-type]
+
+
+def rows_near(
+    branch: Branch,
+    table: str,
+    snapshot: int,
+    near: Sequence[Near],
+    wanted: Callable[[pa.Table], pa.Array] | None,
+    at_most: int,
+) -> pa.Table | None:
+    """The rows for which all of `near` and `wanted` hold; None where they lie in files of more than so many bytes."""
+    import pyarrow as pa
+    from pyiceberg.expressions import AlwaysTrue, And
+    from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+
+    condition: BooleanExpression = AlwaysTrue()
+    for one in near:
+        condition = And(condition, one.expression())
+    with opened(branch, table) as found:
+        scan = found.scan(row_filter=condition, snapshot_id=snapshot)
+        files = list(scan.plan_files())
+        if sum(task.file.file_size_in_bytes for task in files) > at_most:
+            return None
+        arrow = ArrowScan(found.metadata, found.io, scan.projection(), scan.row_filter, scan.case_sensitive)
+        schema = schema_to_pyarrow(scan.projection(), include_field_ids=False)
+        parts = [pa.Table.from_batches([part]) for part in arrow.to_record_batches(files)]
+        chosen = [part if wanted is None else part.filter(wanted(part)) for part in parts if part.num_rows]
+        return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in chosen)])
+
+
 def columns_added(
-    branch: Branch, table: str, start: int, end: int, columns: Sequence[str], count: int
+    branch: Branch, table: str, start: int, end: int, columns: Sequence[str], count: int, at_most: int | None = None
 ) -> pa.Table | None:
     """Some columns of the `count` rows that were appended between two snapshots.
 
@@ -155,6 +202,8 @@ def columns_added(
         scan = found.scan(snapshot_id=end, selected_fields=tuple(columns))
         new = [task for task in scan.plan_files() if task.file.file_path not in old]
         if any(task.delete_files for task in new) or sum(task.file.record_count for task in new) != count:
+            return None
+        if at_most is not None and sum(task.file.file_size_in_bytes for task in new) > at_most:
             return None
         arrow = ArrowScan(found.metadata, found.io, scan.projection(), scan.row_filter, scan.case_sensitive)
         return arrow.to_table(new).select(list(columns))
