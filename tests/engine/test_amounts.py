@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -51,6 +52,10 @@ def parts(spark: Any) -> list[Any]:
     ]
 
 
+def _of(rows: Any) -> Callable[[], Any]:
+    return lambda: rows
+
+
 @pytest.mark.parametrize("expression", FOLLOW)
 def test_what_follows_is_what_all_rows_give(parts: list[Any], expression: str) -> None:
     so_far, known = parts[0].limit(0), {}
@@ -58,7 +63,8 @@ def test_what_follows_is_what_all_rows_give(parts: list[Any], expression: str) -
         so_far = so_far.unionByName(came)
         (wanted,) = so_far.selectExpr(expression).first()
         # Rows that were there before are not looked at again: the frame for all of them has none.
-        amounts = Amounts(so_far, known, None) if number == 0 else Amounts(so_far.limit(0), known, came)
+        first = Amounts(_of(so_far), known)
+        amounts = Amounts(_of(so_far.limit(0)), known, _of(came)) if number else first
         assert amounts.value(expression) == wanted
         known = amounts.found
         assert known
@@ -66,6 +72,6 @@ def test_what_follows_is_what_all_rows_give(parts: list[Any], expression: str) -
 
 @pytest.mark.parametrize("expression", DO_NOT)
 def test_what_does_not_follow_is_read_again(parts: list[Any], expression: str) -> None:
-    amounts = Amounts(parts[0].coalesce(1), {}, parts[2])
+    amounts = Amounts(_of(parts[0].coalesce(1)), {}, _of(parts[2]))
     amounts.value(expression)
     assert amounts.found == {}

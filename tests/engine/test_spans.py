@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icefield.engine.scratch import Folder
+from icefield.engine.folders import Folder
 
 DAY = dt.date(2026, 8, 1)
 FAR = 4_000_000  # days: after the year 9999

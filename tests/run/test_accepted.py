@@ -8,7 +8,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from icefield import Lake
-from icefield.engine import renewal, update
+from icefield.engine import limits, renewal, update
+from icefield.engine.limits import Limits
 from icefield.engine.session import start_session, stop_session
 from icefield.errors import NotExact, PromiseBroken
 from icefield.lake.catalog import LAKE
@@ -113,11 +114,14 @@ def test_code_that_gives_other_types_cannot_be_accepted(tmp_path: Path, more: li
     assert (result.status, told in result.error) == ("failed", True), result.error
 
 
-@pytest.mark.parametrize("many", [0, 10], ids=["joined", "grouped"])
+@pytest.mark.parametrize(
+    ("many", "held"), [(0, -1), (10, -1), (10, Limits().held_bytes)], ids=["joined", "grouped", "in memory"]
+)
 def test_a_key_that_someone_else_stored_twice_does_not_multiply(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int, held: int
 ) -> None:
     monkeypatch.setattr(renewal, "MANY", many)
+    monkeypatch.setattr(limits, "LIMITS", Limits(held_bytes=held))
     project = project_of(tmp_path, SUMS.format(checks=""))
     project.run()
     catalog = SqlCatalog(LAKE, uri=f"sqlite:///{project.lake.catalog.path}", warehouse=str(project.lake.warehouse))

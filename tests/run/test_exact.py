@@ -412,7 +412,7 @@ def test_incremental_is_full_after_any_history(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(keyed, "SMALL", 2)
     monkeypatch.setattr(repeats, "SMALL", 2)
     monkeypatch.setattr(repeats, "_SENT", 1)
-    mixed = Limits(driver_bytes=150, split_bytes=40, driver_rejects=2)  # by the driver and by tasks
+    mixed = Limits(driver_bytes=150, split_bytes=40, driver_rejects=2, held_bytes=1_000)  # by the driver and by Spark
     monkeypatch.setattr(limits, "LIMITS", mixed)
     machine = settings(
         max_examples=max(2, STEPS // 12),  # the first one that Hypothesis draws is the simplest there is

@@ -14,7 +14,8 @@ from pyiceberg.types import DecimalType
 from pyspark.sql import SparkSession
 
 from icefield import Lake
-from icefield.engine import changes, keyed, pruning, renewal, replacing, stage, update
+from icefield.engine import changes, keyed, limits, pruning, renewal, replacing, stage, update
+from icefield.engine.limits import Limits
 from icefield.errors import KeyUnknown
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE
@@ -403,6 +404,7 @@ def test_what_was_told_is_not_lost_when_someone_else_widens_a_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(renewal, "MANY", 0)
+    monkeypatch.setattr(limits, "LIMITS", Limits(held_bytes=-1))
     project = project_of(tmp_path, VISITS)
     project.run()
     for number in (3, 4):
@@ -568,6 +570,7 @@ def test_many_keys_are_joined_with_those_that_are_there(
     real = renewal.with_added
     monkeypatch.setattr(renewal, "with_added", lambda node, *rest: joined.append(node.name) or real(node, *rest))
     monkeypatch.setattr(renewal, "MANY", 0)
+    monkeypatch.setattr(limits, "LIMITS", Limits(held_bytes=-1))
     monkeypatch.setattr(keyed, "SMALL", 0)
     monkeypatch.setattr(keyed, "_TELLING", 0)
     monkeypatch.setattr(stage, "read_by_all", lambda state, _: state.changes)
@@ -616,6 +619,7 @@ def test_keys_that_are_believed_to_be_new_are_written_at_once_and_taken_back_if_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, telling: int
 ) -> None:
     monkeypatch.setattr(renewal, "MANY", 0)
+    monkeypatch.setattr(limits, "LIMITS", Limits(held_bytes=-1))
     monkeypatch.setattr(renewal, "_MORE", 0)
     monkeypatch.setattr(keyed, "SMALL", 0)
     monkeypatch.setattr(keyed, "_TELLING", telling)
@@ -651,6 +655,7 @@ def test_rows_that_someone_has_written_in_another_format_are_told_to_those_who_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(renewal, "MANY", 0)
+    monkeypatch.setattr(limits, "LIMITS", Limits(held_bytes=-1))
     project = project_of(tmp_path, VISITS.replace(", checks=[EVERY]", ""), order(1, "ann"), order(2, "bob"))
     project.run()
     catalog = opened(project)

@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from icefield import Lake
-from icefield.engine import renewal, stage, update
+from icefield.engine import limits, renewal, stage, update
+from icefield.engine.limits import Limits
 from icefield.lake.catalog import LAKE
 from projects import TinyProject, order, tiny
 
@@ -131,13 +132,15 @@ def power(levels):
 """
 
 
+@pytest.mark.parametrize("held", [Limits().held_bytes, -1], ids=["in memory", "by Spark"])
 @pytest.mark.parametrize("ids", [(1, 2), (8, 9)], ids=["known keys", "new keys"])
 def test_who_follows_sees_the_types_that_are_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: tuple[int, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: tuple[int, ...], held: int
 ) -> None:
     """Iceberg has no SMALLINT, in which 300 times 300 is too much."""
     monkeypatch.setattr(update, "REBUILD_SHARE", 100.0)
     monkeypatch.setattr(renewal, "MANY", 0)
+    monkeypatch.setattr(limits, "LIMITS", Limits(held_bytes=held))
     project = tiny(tmp_path, TABLES.partition('@table("silver')[0] + SMALL)
     project.land("1.csv", [order(1), order(2)])
     project.run()

@@ -6,19 +6,26 @@ before, merged with those of the rows that came. They are kept with the table, a
 
 from __future__ import annotations
 
+import datetime as dt
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, DateType, DecimalType, FractionalType, IntegralType
 
 from icefield.engine.promises.spark_plans import analysed, children_of, items, sees_rows_alone
 from icefield.engine.sql import text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 _MERGED = {
     "sum": "CAST(coalesce({new} + {old}, {new}, {old}) AS {kind})",
@@ -41,33 +48,75 @@ _DAYS = re.compile(r"extractansiintervaldays\(INTERVAL '(-?\d+)' DAY\)")
 class Amounts:
     """Aggregates over a table: `known` are parts of the rows before, `new` the rows since; without, all are read."""
 
-    whole: DataFrame
+    all_rows: Callable[[], DataFrame]
     known: Mapping[str, str | None] = field(default_factory=dict)
-    new: DataFrame | None = None
+    new_rows: Callable[[], DataFrame] | None = None
     #: The parts of all rows, as far as they were asked for.
     found: dict[str, str | None] = field(default_factory=dict)
+    #: What was asked for already.
+    values: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> DataFrame:
+        """All rows."""
+        return self.all_rows()
 
     def value(self, expression: str) -> object:
         """An aggregate over all rows."""
+        if expression not in self.values:
+            evaluate_together([(self, expression)])
+        return self.values[expression]
+
+    def asked(self, expression: str) -> tuple[DataFrame, _Parts | None]:
+        """A frame of one row with the value, and the parts that it also has."""
         parts = _parts_of(self.whole, expression)
         if parts is None:
-            row = self.whole.selectExpr(f"{expression} AS value").first()
-            return None if row is None else row["value"]
-        follows = self.new is not None and all(part.key in self.known for part in parts.parts)
-        row = self._followed(parts) if follows else self._read(parts, expression)
-        self.found |= {part.key: row[part.name] for part in parts.parts}
-        return row["value"]
+            return self.whole.selectExpr(f"{expression} AS value"), None
+        follows = self.new_rows is not None and all(part.key in self.known for part in parts.parts)
+        return self._followed(parts) if follows else self._read(parts, expression), parts
 
-    def _read(self, parts: _Parts, expression: str) -> Any:
+    def _read(self, parts: _Parts, expression: str) -> DataFrame:
         told = [f"CAST({part.sql} AS STRING) AS {part.name}" for part in parts.parts]
-        return self.whole.alias(_ROWS).selectExpr(f"{expression} AS value", *told).first()
+        return self.whole.alias(_ROWS).selectExpr(f"{expression} AS value", *told)
 
-    def _followed(self, parts: _Parts) -> Any:
-        assert self.new is not None
-        came = self.new.alias(_ROWS).selectExpr(*(f"{part.sql} AS {part.name}" for part in parts.parts))
+    def _followed(self, parts: _Parts) -> DataFrame:
+        assert self.new_rows is not None
+        came = self.new_rows().alias(_ROWS).selectExpr(*(f"{part.sql} AS {part.name}" for part in parts.parts))
         merged = came.selectExpr(*(f"{part.merged(self.known[part.key])} AS {part.name}" for part in parts.parts))
         told = [f"CAST({part.name} AS STRING) AS {part.name}" for part in parts.parts]
-        return merged.selectExpr(f"{parts.whole} AS value", *told).first()
+        return merged.selectExpr(f"{parts.whole} AS value", *told)
+
+
+def evaluate_together(wanted: Sequence[tuple[Amounts, str]]) -> None:
+    """Evaluates aggregates of several tables by one query."""
+    asked = [(amounts, expression, *amounts.asked(expression)) for amounts, expression in wanted]
+    if not asked:
+        return
+    texts = [
+        frame.select(
+            F.lit(n).alias("n"), F.array(*(F.col(name).cast("string") for name in frame.columns)).alias("texts")
+        )
+        for n, (_, _, frame, _) in enumerate(asked)
+    ]
+    found = {row["n"]: row["texts"] for row in reduce(lambda a, b: a.union(b), texts).collect()}
+    for n, (amounts, expression, frame, parts) in enumerate(asked):
+        value, *told = found[n]
+        amounts.values[expression] = _read_back(value, frame.schema["value"].dataType)
+        amounts.found |= {part.key: text for part, text in zip(parts.parts, told, strict=True)} if parts else {}
+
+
+def _read_back(text: str | None, kind: DataType) -> object:
+    """A value that came as text, of which numbers are to be compared as such."""
+    if text is None:
+        return None
+    if isinstance(kind, BooleanType):
+        return text == "true"
+    if isinstance(kind, IntegralType | DecimalType):
+        return Decimal(text)
+    if isinstance(kind, DateType):
+        with suppress(ValueError):  # Python has no year after 9999
+            return dt.date.fromisoformat(text)
+    return float(text) if isinstance(kind, FractionalType) else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from icefield.engine import limits
+from icefield.engine.batch import Batch, evaluate, keep
 from icefield.engine.origin import (
     ARRIVAL,
     FATE,
@@ -30,7 +31,6 @@ from icefield.engine.origin import (
     REASONS,
     TRAVELLING,
 )
-from icefield.engine.scratch import Stored, keep, store
 from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Rows in a scratch folder, each with what was decided about it, in the order of `Stored.batches`."""
+    """Rows in a scratch folder, each with what was decided about it, in the order of `Batch.batches`."""
 
-    rows: Stored
+    rows: Batch
     decisions: NDArray[np.int64]
     verdicts: Sequence[Verdict]
 
@@ -70,10 +70,15 @@ class Judged:
                 chosen = batch.filter(pa.array(decisions == decision))
                 yield chosen if decision == FAILING else _judged(chosen, self.verdicts[decision])
 
-    def kept(self, like: DataFrame, place: Path) -> Stored:
+    def kept(self, like: DataFrame, place: Path) -> Batch:
         """The rows that are kept, with the columns of a frame."""
         parts = (batch.filter(pa.array(decisions == KEPT)) for batch, decisions in self._batches())
         return keep(like.sparkSession, like.schema, parts, place)
+
+    def kept_parts(self, columns: list[str]) -> Iterator[pa.Table]:
+        """Columns of the rows that are kept, in batches."""
+        for batch, decisions in self._batches():
+            yield batch.select(columns).filter(pa.array(decisions == KEPT))
 
     @property
     def gone(self) -> bool:
@@ -95,7 +100,7 @@ class Judged:
 class JudgedBySpark:
     """Rows that are not kept, each with its reasons and its fate, in a scratch folder."""
 
-    rows: Stored
+    rows: Batch
 
     @property
     def gone(self) -> bool:
@@ -109,7 +114,7 @@ class JudgedBySpark:
 
 def gather(
     spark: SparkSession, output: StructType, judged: Judged | JudgedBySpark | None, landed: Landed | None, place: Path
-) -> Stored:
+) -> Batch:
     """Everything that is set aside: rows of the function's output by what was decided, and lines it never saw."""
     schema = _schema(output, has_lines=landed is not None)
     by_tasks = isinstance(judged, JudgedBySpark) or (landed is not None and _are_many(landed.malformed))
@@ -135,10 +140,10 @@ def _are_many(rows: int) -> bool:
     return rows > limits.LIMITS.driver_rejects
 
 
-def _stored(frames: Sequence[DataFrame], schema: StructType, landed: Landed | None, place: Path) -> Stored:
+def _stored(frames: Sequence[DataFrame], schema: StructType, landed: Landed | None, place: Path) -> Batch:
     """All frames in one folder; columns that one lacks are NULL."""
     try:
-        return store(reduce(lambda a, b: a.unionByName(b), [_fitted(frame, schema) for frame in frames]), place)
+        return evaluate(reduce(lambda a, b: a.unionByName(b), [_fitted(frame, schema) for frame in frames]), place)
     except PySparkException:
         if landed is not None:
             landed.require_unchanged()  # a task may have failed to find bytes that are no longer there
@@ -201,7 +206,7 @@ def _with_bytes(rows: pa.Table, landed: Landed | None) -> pa.Table:
     return rows.append_column(RAW, landed.raw(rows.select(list(IDENTITY))))
 
 
-def count_told(rows: Stored) -> list[tuple[list[str], str, int]]:
+def count_told(rows: Batch) -> list[tuple[list[str], str, int]]:
     """Reasons (together, where a row has several), fate, and how many rows have them."""
     if _are_many(rows.count()):
         return _counted_by_spark(rows.frame)
@@ -222,7 +227,7 @@ def _counted_by_spark(rows: DataFrame) -> list[tuple[list[str], str, int]]:
     return [(row[REASONS], row[FATE], row["count"]) for row in counted]
 
 
-def to_quarantine(bad: Stored, run: str, started_ms: int, place: Path) -> Stored:
+def to_quarantine(bad: Batch, run: str, started_ms: int, place: Path) -> Batch:
     """What goes to quarantine: the row, its bytes, why, by which run, and its origin."""
     own = [field for field in bad.frame.schema if not field.name.startswith("_icefield")]
     names = quarantine_names([field.name for field in own])
@@ -231,7 +236,7 @@ def to_quarantine(bad: Stored, run: str, started_ms: int, place: Path) -> Stored
     if _are_many(bad.count()):
         rows = bad.frame.where(F.col(FATE) == "quarantine").withColumnsRenamed(known)
         told = {names["run"]: F.lit(run), names["quarantined_at"]: F.timestamp_millis(F.lit(started_ms))}
-        return store(_fitted(rows.withColumns(told), schema), place)
+        return evaluate(_fitted(rows.withColumns(told), schema), place)
 
     def waiting() -> Iterator[pa.Table]:
         for batch in bad.batches():

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from icefield.engine.arrow_rows import difference
+from icefield.engine.batch import InMemory
 from icefield.engine.difference import ADDED, CHANGE, REMOVED, net
 from icefield.graph import changes_of
 from icefield.lake import metadata as meta
@@ -50,6 +54,19 @@ def change_of(tables: Tables, table: str, wanted: Range) -> Change:
     return Change(None, tables.read_between(table, wanted.start, wanted.end))
 
 
+def rows_changed(tables: Tables, table: str, wanted: Range) -> pa.Table | None:
+    """Old and new images of every row of an input that changed, in memory; None where they are not there."""
+    if wanted.after is not None and wanted.until is not None:
+        held = tables.told_rows.get(table) if wanted.until == wanted.after + 1 else None
+        if held is None:
+            return None
+        return held.table.drop_columns([CHANGE, NUMBER])
+    if wanted.start is None or wanted.end is None:
+        return None
+    appended = tables.rows_between(table, wanted.start, wanted.end)
+    return None if appended is None else appended.table
+
+
 def _told(tables: Tables, table: str, after: int, until: int) -> DataFrame:
     now = tables.told.get(table)  # the last one, if it is of this run
     if until == after + 1 and now is not None:
@@ -63,6 +80,17 @@ def _told(tables: Tables, table: str, after: int, until: int) -> DataFrame:
 def numbered(change: DataFrame, number: int) -> DataFrame:
     """A change as the table beside keeps it."""
     return change.withColumn(NUMBER, F.lit(number).cast("bigint"))
+
+
+def held_difference(before: InMemory, after: InMemory, number: int) -> tuple[InMemory, pa.Array]:
+    """What goes and what comes of rows in memory, as the table beside keeps it, and which of the new rows come."""
+    gone, came = difference(before.table, after.table)
+    sides = [(before.table.filter(gone), REMOVED), (after.table.filter(came), ADDED)]
+    told = [rows.append_column(CHANGE, pa.repeat(pa.scalar(side), rows.num_rows)) for rows, side in sides]
+    rows = pa.concat_tables(told)
+    rows = rows.append_column(NUMBER, pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows))
+    schema = StructType([*before.schema, StructField(CHANGE, StringType()), StructField(NUMBER, LongType())])
+    return InMemory(before.spark, schema, rows), came
 
 
 def keep(tables: Tables, table: str, change: DataFrame) -> str:

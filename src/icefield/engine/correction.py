@@ -18,6 +18,7 @@ from pyspark.sql.types import MapType
 
 from icefield.engine import limits
 from icefield.engine.aside import quarantine_names, to_quarantine
+from icefield.engine.batch import Batch, evaluate
 from icefield.engine.changes import NUMBER, change_of, numbered
 from icefield.engine.clock import spent
 from icefield.engine.difference import ADDED, CHANGE, REMOVED, difference
@@ -27,7 +28,6 @@ from icefield.engine.promises.naming import require_same_columns
 from icefield.engine.quality import Split, all_hold, reasons_of, splitting
 from icefield.engine.repair import discard, mend
 from icefield.engine.replacing import Came, Went
-from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import Moves, Seen
 from icefield.engine.sql import quoted, text
 from icefield.engine.tables import Published
@@ -71,7 +71,7 @@ def correct(stage: Stage, node: Node, step: Step, state: TableState, landed: Lan
 class _Applied:
     """Rows that left and rows that came."""
 
-    change: Stored
+    change: Batch
     added: int
     removed: int
 
@@ -191,10 +191,10 @@ class _Correction:
 
     # -- what goes and what comes
 
-    def _difference(self, before: DataFrame, after: DataFrame) -> Stored:
+    def _difference(self, before: DataFrame, after: DataFrame) -> Batch:
         return self._stored(difference(*self._typed(before, after)))
 
-    def _swap(self, before: DataFrame, after: DataFrame) -> Stored:
+    def _swap(self, before: DataFrame, after: DataFrame) -> Batch:
         """The same where no row of one is in the other, so that nothing needs to be compared."""
         gone, came = self._typed(before, after)
         return self._stored(gone.withColumn(CHANGE, F.lit(REMOVED)).unionByName(came.withColumn(CHANGE, F.lit(ADDED))))
@@ -205,11 +205,11 @@ class _Correction:
         columns = [F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like]
         return [before.select(*columns), after.select(*columns)]
 
-    def _stored(self, change: DataFrame) -> Stored:
+    def _stored(self, change: DataFrame) -> Batch:
         with spent("compute"):
-            return store(numbered(change, self.state.version.number + 1), self.scratch / "difference")
+            return evaluate(numbered(change, self.state.version.number + 1), self.scratch / "difference")
 
-    def _apply(self, change: Stored, freed: pa.Table | None, origin: _Origin | None) -> _Applied | str:
+    def _apply(self, change: Batch, freed: pa.Table | None, origin: _Origin | None) -> _Applied | str:
         """Takes rows out of the table and adds others; why not, if one of them is not there."""
         tables = self.stage.tables
         sides = change.arrow([CHANGE])[CHANGE]
@@ -222,7 +222,7 @@ class _Correction:
             more = tables.spark.createDataFrame(freed.select(came.columns)).select(
                 *(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in came.schema)
             )
-            change = store(
+            change = evaluate(
                 change.frame.unionByName(
                     numbered(more.withColumn(CHANGE, F.lit(ADDED)), self.state.version.number + 1)
                 ),
@@ -249,11 +249,11 @@ class _Correction:
 
     def _taken_out(self, gone: DataFrame, origin: _Origin | None) -> DataFrame | str:
         """Removes rows from the table; of those of which some copies are to stay, these are what comes back."""
-        distinct = store(gone.distinct(), self.scratch / "gone")
+        distinct = evaluate(gone.distinct(), self.scratch / "gone")
         keys = KeySet(tuple(gone.columns), distinct, distinct.count())
         stored = self.published if origin is None else self.published.where(origin.condition)
         with spent("compute"):
-            left = store(difference(gone, keys.restrict(stored)), self.scratch / "left")
+            left = evaluate(difference(gone, keys.restrict(stored)), self.scratch / "left")
         sides = left.arrow([CHANGE])[CHANGE]
         if pc.any(pc.equal(sides, REMOVED)).as_py():
             return f"{self.step.reason}, and rows that should leave were not found"
@@ -293,7 +293,7 @@ class _Correction:
                 return f"a corrected row has the {', '.join(check.columns)} of a row that arrived later"
         return ""
 
-    def _late(self, check: Unique, bad: Stored) -> pa.Table:
+    def _late(self, check: Unique, bad: Batch) -> pa.Table:
         """Rows of corrected files that were set aside because they repeat a key: these keys, and their arrival."""
         names, corrected = [*check.columns, ARRIVAL], pa.array(sorted(self._corrected), pa.int64())
         found = []
@@ -324,10 +324,10 @@ class _Correction:
         kinds = {name: self.published.schema[name].dataType for name in names}
         frame = self.stage.tables.spark.createDataFrame(rows.select(names).group_by(names).aggregate([]))
         typed = frame.select(*(F.col(quoted(name)).cast(kinds[name]).alias(name) for name in names))
-        stored = store(typed, self.scratch / f"keys-{'-'.join(names)}")
+        stored = evaluate(typed, self.scratch / f"keys-{'-'.join(names)}")
         return KeySet(tuple(names), stored, stored.count())
 
-    def _freed(self, change: Stored, gone: Collection[int]) -> pa.Table | str | None:
+    def _freed(self, change: Batch, gone: Collection[int]) -> pa.Table | str | None:
         """Rows that wait because of a key that leaves: the first of each comes in its place."""
         _, unique = splitting(self.node)
         quarantine, found = self._quarantine(), None
@@ -436,16 +436,16 @@ class _Correction:
         split.unfit = new.unfit
         passed = marked.limit(0)
         if new.of("replay"):
-            failing = store(marked.where(f"NOT ({all_hold(rows)})"), self.scratch / "waiting").frame
+            failing = evaluate(marked.where(f"NOT ({all_hold(rows)})"), self.scratch / "waiting").frame
             split.mended = mend(failing, new, all_hold(rows), reasons_of(rows), self.scratch)
-            passed = store(split.mended.rows, self.scratch / "mended").frame
+            passed = evaluate(split.mended.rows, self.scratch / "mended").frame
         if unique and not passed.isEmpty() and self._clash(unique, passed):
             return f"{self.step.reason}, and a repaired row has the key of another"
         leaving = [passed]
         if new.of("discard"):
             let_go = discard(marked, new, self.published.schema, self.scratch).where(F.col(FATE) == "discard")
             leaving.append(let_go)
-        places = store(
+        places = evaluate(
             reduce(lambda a, b: a.unionByName(b), [frame.select(ARRIVAL, LINE) for frame in leaving]),
             self.scratch / "leaving",
         ).arrow()
@@ -471,7 +471,7 @@ class _Correction:
         return False
 
 
-def _left_keys(change: Stored, check: Unique) -> tuple[pa.Table, pa.Table]:
+def _left_keys(change: Batch, check: Unique) -> tuple[pa.Table, pa.Table]:
     """Keys that no row has any more, and keys that a row of another file has now: one that waits may be older."""
     names = list(check.columns)
     told = change.arrow(list(dict.fromkeys([CHANGE, *names, "source_file"])))

@@ -11,22 +11,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegralType, TimestampType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegralType, StructField, StructType, TimestampType
 
 from icefield.declare import Keyed
-from icefield.engine.pruning import LISTED, between, literal, spans, told_by, within
-from icefield.engine.repeats import SMALL, key_codes, small
-from icefield.engine.scratch import Stored, store
+from icefield.engine import limits
+from icefield.engine.arrow_rows import distinct_rows, key_codes
+from icefield.engine.batch import Batch, InMemory, evaluate
+from icefield.engine.iceberg_types import spark_schema
+from icefield.engine.pruning import LISTED, between, literal, near_values, spans, told_by, value_of, within
+from icefield.engine.repeats import SMALL, small
 from icefield.engine.seen import are_plain
 from icefield.engine.sql import quoted, text
+from icefield.lake.rows import rows_near
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
+    from icefield.engine.tables import Tables
     from icefield.graph import Edge, Node
 
 #: Of more keys than this not even the hashes are sent to everyone.
@@ -52,7 +58,7 @@ class KeySet:
     """Keys of one table; one may be there twice."""
 
     names: tuple[str, ...]
-    stored: Stored
+    stored: Batch
     count: int
 
     def restrict(self, rows: DataFrame, expressions: Mapping[str, str] | None = None) -> DataFrame:
@@ -92,7 +98,7 @@ class KeySet:
     @property
     def plain(self) -> bool:
         """Whether Arrow compares them as Spark does."""
-        return are_plain(self.stored.frame.schema, self.names, times=True)
+        return are_plain(self.stored.schema, self.names, times=True)
 
     def among(self, rows: pa.Table) -> pa.Array:
         """Which rows have one of these keys; for plain ones. NULL is a key like any other."""
@@ -111,7 +117,7 @@ class KeySet:
 
     def condition(self) -> Column | None:
         """The same as a condition, for few of them; None where Python has no such values: years after 9999."""
-        kinds = {name: self.stored.frame.schema[name].dataType for name in self.names}
+        kinds = {name: self.stored.schema[name].dataType for name in self.names}
         try:
             rows = self._values().group_by(list(self.names)).aggregate([]).to_pylist()
         except OverflowError:
@@ -125,7 +131,7 @@ class KeySet:
             return ""
         told = []
         for name in self.names:
-            kind, values = self.stored.frame.schema[name].dataType, self.stored.arrow([name])[name]
+            kind, values = self.stored.schema[name].dataType, self.stored.arrow([name])[name]
             if isinstance(kind, TimestampType) and not values.null_count:
                 told.append(within(f"t.{quoted(name)}", spans(values, 0, 0)))
             elif isinstance(kind, IntegralType) and not values.null_count:
@@ -151,7 +157,7 @@ class KeySet:
             return self._spanned(
                 rows, {name: known[text] for name, text in expressions.items() if text in known}
             ), False
-        values, kinds = self._values(), self.stored.frame.schema
+        values, kinds = self._values(), self.stored.schema
         exact = []
         for name, expression in expressions.items():
             if (told := told_by(expression, values[name], kinds[name].dataType, rows.schema)) is not None:
@@ -162,7 +168,7 @@ class KeySet:
     def _spanned(self, rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
         """The rows between the least and the greatest of many keys."""
         for name, column in columns.items():
-            same = rows.schema[column].dataType == self.stored.frame.schema[name].dataType
+            same = rows.schema[column].dataType == self.stored.schema[name].dataType
             if same and are_plain(rows.schema, [column], times=True):
                 span, kind = self.stored.span(name), rows.schema[column].dataType
                 rows = rows if span is None else rows.where(between(F.col(quoted(column)), *span, kind))
@@ -173,12 +179,12 @@ class KeySet:
 _TELLING = 1_000_000
 
 
-def listed(rows: Stored, names: Sequence[str]) -> str:
+def listed(rows: Batch, names: Sequence[str]) -> str:
     """What holds for some rows of a table `t`, as SQL over columns of plain types; for rows that are few."""
     found: list[str] = []
     for name in names:
-        kind = rows.frame.schema[name].dataType
-        if len(found) == _CONDITIONS or rows.count() > LISTED or not are_plain(rows.frame.schema, [name]):
+        kind = rows.schema[name].dataType
+        if len(found) == _CONDITIONS or rows.count() > LISTED or not are_plain(rows.schema, [name]):
             continue
         values = rows.arrow([name])[name]
         present = sorted(set(values.drop_null().to_pylist()))
@@ -199,12 +205,66 @@ def _sql_literal(value: Any, kind: DataType) -> str:
     return f"CAST({told} AS {kind.simpleString()})"
 
 
+def held_keys(parts: Sequence[pa.Table], names: Sequence[str], like: StructType, spark: SparkSession) -> KeySet | None:
+    """The distinct keys of some rows in memory, each of the type it has in the table; None: only Spark can tell."""
+    schema = StructType([StructField(name, like[name].dataType) for name in names])
+    if not are_plain(schema, names, times=True):
+        return None
+    columns = to_arrow_schema(schema)
+    if any(not _widens(part.schema.field(name).type, columns.field(name).type) for part in parts for name in names):
+        return None
+    found = distinct_rows(pa.concat_tables([columns.empty_table(), *(part.cast(columns) for part in parts)]))
+    return KeySet(tuple(names), InMemory(spark, schema, found), found.num_rows)
+
+
+def _widens(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of a type is one of another, and the same."""
+    both = (kind, wanted)
+    return kind == wanted or (all(map(pa.types.is_signed_integer, both)) and kind.bit_width <= wanted.bit_width)
+
+
+def keys_of_rows(rows: pa.Table, expressions: Mapping[str, str], schema: StructType, zone: str) -> pa.Table | None:
+    """The keys of rows in memory; None where only Spark knows what an expression gives."""
+    found = {}
+    for name, expression in expressions.items():
+        values = value_of(expression, rows, schema, zone)
+        if values is None:
+            return None
+        found[name] = values
+    return pa.table(found)
+
+
+def rows_of_keys(
+    tables: Tables, table: str, snapshot: int | None, keys: KeySet, expressions: Mapping[str, str] | None = None
+) -> InMemory | None:
+    """The rows that a version has of some keys, read without a query; None where Spark has to read them."""
+    metadata = tables.branch.staged_metadata(table)
+    schema = None if metadata is None else spark_schema(metadata)
+    if schema is None or snapshot is None or not isinstance(keys.stored, InMemory) or not keys.plain:
+        return None
+    told = expressions or {name: quoted(name) for name in keys.names}
+    zone = str(tables.spark.conf.get("spark.sql.session.timeZone"))
+    empty = keys_of_rows(to_arrow_schema(schema).empty_table(), told, schema, zone)
+    wanted = keys.stored.table
+    if empty is None or empty.schema.types != wanted.schema.types or not tables.can_read(table, snapshot):
+        return None
+    near = [one for name, text in told.items() if (one := near_values(text, wanted[name], schema)) is not None]
+
+    def has_key(rows: pa.Table) -> pa.Array:
+        found = keys_of_rows(rows, told, schema, zone)
+        assert found is not None
+        return keys.among(found)
+
+    found = rows_near(tables.branch, table, snapshot, near, has_key, limits.LIMITS.held_bytes)
+    return None if found is None else InMemory(tables.spark, schema, found.cast(to_arrow_schema(schema)))
+
+
 def key_set(frames: Sequence[DataFrame], names: Sequence[str], like: StructType, place: Path) -> KeySet:
     """The distinct keys of some frames, each of the type it has in the table."""
     typed = [
         frame.select(*(F.col(quoted(name)).cast(like[name].dataType).alias(name) for name in names)) for frame in frames
     ]
-    stored = store(reduce(lambda a, b: a.unionByName(b), typed).distinct(), place)
+    stored = evaluate(reduce(lambda a, b: a.unionByName(b), typed).distinct(), place)
     return KeySet(tuple(names), stored, stored.count())
 
 

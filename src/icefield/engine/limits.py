@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +21,10 @@ class Limits:
     #: So many rows, of so many bytes in all, travel to Spark inside of a query; more by a file.
     local_rows: int = 50_000
     local_bytes: int = 32 << 20
+    #: What a query may read so that its result is collected by the driver instead of being written to files.
+    held_bytes: int = 32 << 20
+    #: Rows of the driver with so many bytes enter Spark as one partition.
+    one_partition_bytes: int = 4 << 20
     #: Rejected rows that the driver gathers; more are decided about and gathered by Spark's tasks.
     driver_rejects: int = 100_000
     #: Rows of which the driver reads single columns for checks; of more, Spark compares them.
@@ -41,7 +41,10 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def compared_rows(spark: SparkSession) -> int:
+def compared_rows() -> int:
     """Rows of which the driver reads single columns."""
-    local = is_local(spark.conf.get("spark.master") or "local")
+    from pyspark import SparkContext  # noqa: PLC0415 - limits are read while Spark starts
+
+    context = SparkContext._active_spark_context
+    local = context is None or is_local(str(context.master))
     return LIMITS.compared_rows if local else LIMITS.compared_on_cluster

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from icefield.engine.amounts import Amounts
@@ -10,6 +11,8 @@ from icefield.engine.frames import empty_frame
 from icefield.engine.seen import Moves, Seen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
     from icefield.engine.staged import Staged
@@ -19,11 +22,11 @@ if TYPE_CHECKING:
 
 def look(tables: Tables, now: TableState, before: TableState | None, staged: Staged | None) -> Seen:
     """All rows of a table; `before`: as it is published, `staged`: what this run did to it, if anything."""
-    whole = tables.read(now.name, now.version.snapshot)
+    whole = cache(lambda: tables.read(now.name, now.version.snapshot))
     moves = None if before is None or before.meddled else _moves(tables, whole, now, before, staged)
     amounts = Amounts(whole)
     if before is not None and moves is not None and moves.appended:
-        amounts = Amounts(whole, before.amounts, moves.came.frame)
+        amounts = Amounts(whole, before.amounts, lambda: moves.came.frame)
     return Seen(
         whole,
         now.rows,
@@ -32,6 +35,8 @@ def look(tables: Tables, now: TableState, before: TableState | None, staged: Sta
         now.version,
         moves,
         tables.missing_at(now.name, now.version.snapshot),
+        known=tables.schema(now.name),
+        failing=None if staged is None or moves is not None else staged.failing,
     )
 
 
@@ -42,15 +47,17 @@ def nothing(tables: Tables, owner: TableState) -> Seen:
 
 
 def _moves(
-    tables: Tables, whole: DataFrame, now: TableState, before: TableState, staged: Staged | None
+    tables: Tables, whole: Callable[[], DataFrame], now: TableState, before: TableState, staged: Staged | None
 ) -> Moves | None:
     start, end = before.version.snapshot, now.version.snapshot
     if start is None or end is None:
         return None
     if start == end:
-        return Moves(before.version, Seen(whole.limit(0), 0), appended=True)
+        return Moves(before.version, Seen(lambda: whole().limit(0), 0), appended=True)
     if staged is not None and staged.step.action == "append":
         count = now.rows - before.rows
         read = tables.columns_between(now.name, start, end, count)
-        return Moves(before.version, Seen(tables.read_between(now.name, start, end), count, read), appended=True)
+        came = cache(lambda: tables.read_between(now.name, start, end))
+        seen = Seen(came, count, read, known=tables.schema(now.name), failing=staged.failing)
+        return Moves(before.version, seen, appended=True)
     return None if staged is None else staged.moves

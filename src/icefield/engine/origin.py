@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from icefield.engine.sql import columns_of
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -24,7 +26,7 @@ MALFORMED = "malformed"
 
 def visible(frame: DataFrame) -> DataFrame:
     """A frame without icefield's own columns."""
-    return frame.select(*(f"`{column}`" for column in frame.columns if not column.startswith("_icefield")))
+    return columns_of(frame, [column for column in frame.columns if not column.startswith("_icefield")])
 
 
 def short_reason(reason: str) -> str:

@@ -17,9 +17,13 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
+from icefield.engine.arrow_rows import dated, truncated
 from icefield.engine.sql import quoted
+from icefield.lake.rows import Near
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
@@ -79,20 +83,62 @@ class _OverTime:
     kind: type[DataType]
     before: int
     after: int
+    #: The key of times of UTC.
+    compute: Callable[[pa.ChunkedArray], pa.ChunkedArray]
 
 
 def _over_time(expression: str, schema: StructType) -> _OverTime | None:
     text = expression.strip()
     if match := _TRUNCATED.fullmatch(text):
-        name, length = match["column"].strip("`"), _LENGTHS.get(match["unit"].lower())
-        found = None if length is None else _OverTime(name, TimestampType, 0, length)
+        name, unit = match["column"].strip("`"), match["unit"].lower()
+        found = _OverTime(name, TimestampType, 0, _LENGTHS[unit], truncated(unit)) if unit in _LENGTHS else None
     elif match := _DATED.fullmatch(text) or _CAST.fullmatch(text):
-        found = _OverTime(match["column"].strip("`"), DateType, _DAY, 2 * _DAY)
+        found = _OverTime(match["column"].strip("`"), DateType, _DAY, 2 * _DAY, dated)
     else:
         return None
     if found is None or found.column not in schema.names:
         return None
     return found if isinstance(schema[found.column].dataType, TimestampType) else None
+
+
+def value_of(expression: str, rows: pa.Table, schema: StructType, zone: str) -> pa.ChunkedArray | None:
+    """What an expression gives for rows in memory; None where only Spark knows."""
+    column = next((name for name in schema.names if quoted(name) == expression), None)
+    if column is not None:
+        return rows[column]
+    found = _over_time(expression, schema) if zone == "UTC" else None
+    return None if found is None else found.compute(rows[found.column])
+
+
+def near_values(expression: str, values: pa.ChunkedArray, schema: StructType) -> Near | None:
+    """What the values of a key say of a column of the rows that have them; None where they say nothing."""
+    column = next((name for name in schema.names if quoted(name) == expression), None)
+    empty, kind = bool(values.null_count), values.type
+    timed = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    try:
+        if column is None or pa.types.is_timestamp(kind):
+            over = _over_time(expression, schema) if column is None else _OverTime(column, TimestampType, 0, 0, _same)
+            if over is None or not timed or not isinstance(schema[over.column].dataType, TimestampType):
+                return None
+            found = spans(values, over.before, over.after)
+            return Near(over.column, spans=tuple((_moment(a), _moment(b)) for a, b in found), null=empty)
+        if not (pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind)):
+            return None
+        distinct = pc.unique(values.drop_null())
+        if len(distinct) <= LISTED:
+            return Near(column, values=tuple(distinct.to_pylist()), null=empty)
+        span = pc.min_max(distinct)
+        return Near(column, spans=((span["min"].as_py(), span["max"].as_py()),), null=empty)
+    except (OverflowError, ValueError):  # Python has no year after 9999
+        return None
+
+
+def _moment(micros: int) -> dt.datetime:
+    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
+
+
+def _same(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return values
 
 
 def spans(values: pa.ChunkedArray, before: int, after: int) -> list[tuple[int, int]]:

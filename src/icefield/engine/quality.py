@@ -12,34 +12,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from icefield.declare import Unique
 from icefield.engine import limits
 from icefield.engine.aside import FAILING, KEPT, Judged, JudgedBySpark, Verdict, count_told, gather
+from icefield.engine.batch import collected, evaluate
 from icefield.engine.folders import Folder
 from icefield.engine.origin import FATE, IDENTITY, REASONS, short_reason, visible
 from icefield.engine.promises.spark_plans import hands_through
 from icefield.engine.repair import discard, mend
 from icefield.engine.repeats import Hashes, Keys, flagged, late, marked_late, small
-from icefield.engine.scratch import store
 from icefield.engine.sql import quoted, text
 from icefield.engine.tables import FEW_ROWS
 from icefield.errors import RowsLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame
 
     from icefield.declare import RowCheck
+    from icefield.engine.batch import Batch, InMemory
     from icefield.engine.intake.port import Known, Landed
     from icefield.engine.repair import Decided, Mended
-    from icefield.engine.scratch import Stored
     from icefield.engine.tables import Published
     from icefield.graph import Node
 
@@ -58,8 +60,8 @@ class Split:
     """
 
     good: DataFrame
-    bad: Stored | None = None
-    stored: Stored | None = None
+    bad: Batch | None = None
+    stored: Batch | None = None
     #: Counts the rows that passed the checks of rows.
     passed: Callable[[], int] | None = None
     duplicates: int = 0
@@ -72,6 +74,8 @@ class Split:
     unfit: frozenset[int] = frozenset()
     #: What came of repairs, where there were any.
     mended: Mended | None = None
+    #: How many of the good rows fail each check that warns or fails, where the query that evaluated them told.
+    failing: Mapping[str, int] | None = None
 
     def require_nothing_lost(self, node: Node, written: int, read: int | None) -> None:
         """Every row that passed the checks was written or set aside as a repeat.
@@ -109,32 +113,39 @@ def split(
 ) -> Split:
     """Splits the rows that a table's function gave; `old` are the rows already in the table."""
     row_checks, unique_checks = splitting(node)
+    code = f"{node.fingerprint} {node.checks_fingerprint}"
     marked = _marked(output, row_checks)
+    few = landed is not None and landed.count <= min(FEW_ROWS, limits.LIMITS.driver_rejects)
+    if few:
+        marked = marked.withColumns(_flags(node))
     replayed = decided is not None and bool(decided.of("replay"))
     mended = None
     if replayed and decided is not None:
-        failing = store(marked.where(_FAILED), scratch / "waiting").frame
+        failing = evaluate(marked.where(_FAILED), scratch / "waiting").frame
         mended = mend(failing, decided, all_hold(row_checks), reasons_of(row_checks), scratch)
         marked = _with_mended(marked, mended)
-    passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS)
+    passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS, *(_flags(node) if few else ()))
     result = Split(good=passing, passed=passing.count, unfit=decided.unfit if decided else frozenset())
     result.mended = mended
-    few = landed is not None and landed.count <= min(FEW_ROWS, limits.LIMITS.driver_rejects)
     picked = None
     if row_checks or unique_checks or few:
         untouched = None if replayed or landed is None else landed
-        repeats = [_Late(check, n, passing, untouched, old, scratch, few=few) for n, check in enumerate(unique_checks)]
+        repeats = [
+            _Late(check, n, passing, untouched, old, scratch, few=few, code=code)
+            for n, check in enumerate(unique_checks)
+        ]
         picked = _picked(marked, repeats, scratch / "picked", everything=few)
         result.duplicates = sum(one.count for one in repeats)
         if few and isinstance(picked, Judged):  # all of them are evaluated, and only once
             result.stored = picked.kept(visible(passing), scratch / "kept")
             result.good, result.passed = result.stored.frame, picked.passed
+            result.failing = failing_counts(node, pa.concat_tables(picked.kept_parts(list(_flags(node)))))
         else:
             result.good = reduce(lambda rows, one: one.taken_out_of(rows), repeats, passing)
     if (picked and picked.gone) or (landed and landed.malformed):
         result.bad = gather(output.sparkSession, output.schema, picked, landed, scratch / "aside")
         if decided is not None and decided.of("discard"):
-            result.bad = store(discard(result.bad.frame, decided, output.schema, scratch), scratch / "bad")
+            result.bad = evaluate(discard(result.bad.frame, decided, output.schema, scratch), scratch / "bad")
         _count(result, count_told(result.bad))
     return result
 
@@ -165,11 +176,11 @@ def _with_mended(marked: DataFrame, mended: Mended) -> DataFrame:
     return fine.unionByName(mended.rows.withColumns(sound)).unionByName(mended.waiting)
 
 
-def _at_hand(landed: Landed, check: Unique, output: DataFrame) -> Known | None:
+def _at_hand(landed: Landed, check: Unique, output: DataFrame, code: str) -> Known | None:
     """What reading saw of the keys of a check, where the function hands them through."""
     if len(check.columns) != 1 or (known := landed.known(check.columns[0])) is None:
         return None
-    return known if hands_through(landed.rows, output, check.columns[0]) else None
+    return known if hands_through(landed.rows, output, check.columns[0], code) else None
 
 
 def _picked(marked: DataFrame, late: Sequence[_Late], place: Path, *, everything: bool) -> Judged | JudgedBySpark:
@@ -182,7 +193,7 @@ def _picked(marked: DataFrame, late: Sequence[_Late], place: Path, *, everything
         for one in late:
             rows = one.flag(rows)
         rows = rows.where(" OR ".join([_FAILED, *(one.flag_name for one in late)]))
-    stored = store(rows.select(*(quoted(column) for column in marked.columns)), place)
+    stored = evaluate(rows.select(*(quoted(column) for column in marked.columns)), place)
     if stored.count() > limits.LIMITS.driver_rejects:
         return _judged_by_spark(stored, late, place.with_name("judged"))
     keys = {column for one in late for column in one.check.columns}
@@ -193,11 +204,11 @@ def _picked(marked: DataFrame, late: Sequence[_Late], place: Path, *, everything
     return Judged(stored, decisions, [one.verdict for one in late])
 
 
-def _judged_by_spark(picked: Stored, late: Sequence[_Late], place: Path) -> JudgedBySpark:
+def _judged_by_spark(picked: Batch, late: Sequence[_Late], place: Path) -> JudgedBySpark:
     rows = picked.frame.withColumn(_LATE, F.lit(None).cast("int"))
     for number, one in enumerate(late):
         rows = one.mark(rows, ~F.col(_FAILED) & F.col(_LATE).isNull(), number)
-    aside = store(rows.where(f"{_FAILED} OR {_LATE} IS NOT NULL"), place)
+    aside = evaluate(rows.where(f"{_FAILED} OR {_LATE} IS NOT NULL"), place)
     counts = {row[_LATE]: row["count"] for row in aside.frame.groupBy(_LATE).count().collect()} if late else {}
     for number, one in enumerate(late):
         one.found(aside.frame.where(F.col(_LATE) == number), counts.get(number, 0))
@@ -217,6 +228,7 @@ class _Late:
         scratch: Path,
         *,
         few: bool,
+        code: str,
     ) -> None:
         self.check = check
         self.verdict = Verdict(check.name, str(check.otherwise))
@@ -225,7 +237,7 @@ class _Late:
         self._folder, self._spark = scratch / f"unique-{number}", passing.sparkSession
         keys = Keys(passing, check.columns, self._folder)
         looked_up = landed is not None and (old is None or old.can_be_read)
-        at_hand = _at_hand(landed, check, passing) if landed is not None and looked_up else None
+        at_hand = _at_hand(landed, check, passing, code) if landed is not None and looked_up else None
         if at_hand is not None and landed is not None:
             self._value, self._wanted = F.col(quoted(check.columns[0])).cast("bigint"), Hashes(at_hand.repeated)
             count = landed.count
@@ -304,7 +316,7 @@ class _Late:
 
 def reasons_of(checks: tuple[RowCheck, ...]) -> str:
     listed = ", ".join(f"CASE WHEN ({c.predicate}) IS FALSE THEN {text(c.name)} END" for c in checks)
-    return f"array_compact(array({listed}))"
+    return f"CAST(array_compact(array({listed})) AS ARRAY<STRING>)"
 
 
 def _fate(checks: tuple[RowCheck, ...]) -> str:
@@ -326,6 +338,34 @@ def _count(result: Split, told: Sequence[tuple[list[str], str, int]]) -> None:
             result.quarantined += count
         else:
             result.dropped += count
+
+
+def _flags(node: Node) -> dict[str, Column]:
+    """Whether a row fails each of the checks that are counted."""
+    checks = enumerate(failing_checks(node))
+    return {f"_icefield_fails_{n}": F.expr(f"({check.predicate}) IS FALSE") for n, check in checks}
+
+
+def with_flags(node: Node, rows: DataFrame) -> InMemory | None:
+    """Rows in memory, each with the checks that it fails; None where they are too large.
+
+    A check that cannot be evaluated is left out here, and fails where it is looked at.
+    """
+    flags = _flags(node)
+    try:
+        return collected(rows.withColumns(flags) if flags else rows)
+    except PySparkException:
+        if not flags:
+            raise
+        return collected(rows)
+
+
+def failing_counts(node: Node, rows: pa.Table) -> Mapping[str, int] | None:
+    """How many rows fail each of the checks that are counted; None where their flags are not there."""
+    names = dict(zip(_flags(node), (check.name for check in failing_checks(node)), strict=True))
+    if not set(names) <= set(rows.column_names):
+        return None
+    return {name: pc.sum(rows[flag]).as_py() or 0 for flag, name in names.items()}
 
 
 def failing_checks(node: Node) -> tuple[RowCheck, ...]:

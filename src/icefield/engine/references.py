@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from icefield.engine.batch import evaluate
 from icefield.engine.limits import compared_rows
 from icefield.engine.promises.spark_plans import sees_rows_alone
-from icefield.engine.scratch import store
 from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
@@ -89,13 +89,13 @@ def _count(check: References, rows: Seen, others: Seen, scratch: Path) -> tuple[
     if rows.fit and others.can_search(check.column):
         wanted = rows.columns([check.column]) if check.where == "true" else None
         if wanted is None:
-            wanted = store(chosen.select(column), scratch).arrow()
+            wanted = evaluate(chosen.select(column), scratch).arrow()
         values = wanted[check.column]
         if (absent := others.lacking(check.column, values)) is not None:
             return _told(values, absent)
     # Counted by value before they are compared: few values go through the shuffle, not all rows.
-    counted = store(chosen.groupBy(column).agg(F.count("*").alias(_ROWS)), scratch)
-    if counted.count() <= compared_rows(rows.frame.sparkSession):
+    counted = evaluate(chosen.groupBy(column).agg(F.count("*").alias(_ROWS)), scratch)
+    if counted.count() <= compared_rows():
         grouped = counted.arrow()
         if (absent := others.lacking(check.column, grouped[check.column])) is not None:
             return _told(grouped[check.column], absent, grouped[_ROWS])

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, IntegralType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import DecimalType, IntegralType, NumericType, StructType
 
 from icefield.declare import Accumulate
 from icefield.engine.amounts import ROUNDED
-from icefield.engine.changes import Change, change_of
+from icefield.engine.batch import Batch, InMemory, evaluate, nullable
+from icefield.engine.changes import Change, change_of, rows_changed
 from icefield.engine.difference import ADDED, REMOVED
-from icefield.engine.keyed import KeySet, key_of, key_set, keys_in
+from icefield.engine.keyed import KeySet, held_keys, key_of, key_set, keys_in, keys_of_rows, rows_of_keys
 from icefield.engine.repeats import sent
-from icefield.engine.scratch import Stored, store
-from icefield.engine.sql import quoted
+from icefield.engine.sql import fitted, quoted, selected
 from icefield.errors import PromiseBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructField
 
     from icefield.engine.tables import Tables
     from icefield.graph import Edge, Node
@@ -50,12 +52,24 @@ class Renewal:
 
     def again(self, keys: KeySet, *, carried: bool = False) -> DataFrame:
         """The function over all rows that the inputs have of these keys; `carried`: see `computed`."""
-        whole = {edge.parameter: (edge, self.whole(edge)) for edge in self.node.edges if not edge.lookup}
-        some = {name: keys.restrict(rows, self._key(edge, rows)) for name, (edge, rows) in whole.items()}
+        some = {edge.parameter: self._of_keys(edge, keys) for edge in self.node.edges if not edge.lookup}
         return self.computed(some, carried=carried)
+
+    def _of_keys(self, edge: Edge, keys: KeySet) -> DataFrame:
+        """The rows that an input has of some keys."""
+        assert edge.table is not None
+        columns = self.tables.columns(edge.table)
+        if columns is not None and (own := key_of(self.node, edge, columns)) and all(own.values()):
+            held = rows_of_keys(self.tables, edge.table, self.ranges[edge.table].end, keys, own)
+            if held is not None:
+                return held.frame
+        rows = self.whole(edge)
+        return keys.restrict(rows, self._key(edge, rows))
 
     def touched(self, like: StructType) -> KeySet:
         """The keys that old and new images of changed rows have, and those that carry a changed row of a lookup."""
+        if (held := self.touched_in_memory(like)) is not None:
+            return held
         found = []
         for edge in self.node.edges:
             assert edge.table is not None
@@ -66,13 +80,32 @@ class Renewal:
                 found += [keys_in(rows, self._key(edge, rows)) for rows in change.rows]
         return key_set(found, self.node.keys, like, self.scratch / "touched")
 
+    def touched_in_memory(self, like: StructType) -> KeySet | None:
+        """The same without a query, where all that changed is in memory and its keys can be told there."""
+        zone = str(self.tables.spark.conf.get("spark.sql.session.timeZone"))
+        parts = []
+        for edge in self.node.edges:
+            assert edge.table is not None
+            if not self.ranges[edge.table].changed:
+                continue
+            rows = None if edge.lookup else rows_changed(self.tables, edge.table, self.ranges[edge.table])
+            if rows is None:
+                return None
+            own = key_of(self.node, edge, rows.column_names)
+            schema = from_arrow_schema(rows.schema)
+            keys = keys_of_rows(rows, own, schema, zone) if all(own.values()) else None
+            if keys is None:
+                return None
+            parts.append(keys)
+        return held_keys(parts, self.node.keys, like, self.tables.spark)
+
     def _carrying(self, lookup: Edge, change: Change) -> list[DataFrame]:
         """Keys of the keyed inputs' rows that carry a value of a lookup that changed."""
         if not change.rows:
             return []
         values = [rows.select(*(quoted(column) for column in lookup.on)) for rows in change.rows]
         place = self.scratch / f"changed-{lookup.parameter}"
-        changed = store(reduce(lambda a, b: a.unionByName(b), values).distinct(), place)
+        changed = evaluate(reduce(lambda a, b: a.unionByName(b), values).distinct(), place)
         keys = KeySet(lookup.on, changed, changed.count())
         found = []
         for edge in self.node.edges:
@@ -94,14 +127,17 @@ class Renewal:
 
     # -- measures that merge
 
-    def delta(self, like: StructType) -> Stored:
+    def delta(self, like: StructType) -> Batch:
         """The function of what came and of what went: keys, measures, and which of the two it is."""
+        return evaluate(self._delta(like), self.scratch / "delta")
+
+    def _delta(self, like: StructType) -> DataFrame:
         changes = self._changes()
         sides = {ADDED: {name: change.added for name, change in changes.items()}}
         if any(change.removed is not None for change in changes.values()):
             sides[REMOVED] = {name: change.removed for name, change in changes.items()}
         measured = [self.measured(rows, like).withColumn(_SIDE, F.lit(side)) for side, rows in sides.items()]
-        return store(reduce(lambda a, b: a.unionByName(b), measured), self.scratch / "delta")
+        return reduce(lambda a, b: a.unionByName(b), measured)
 
     def added_many(self) -> bool:
         """Whether the last update had new keys alone, and many of them."""
@@ -124,7 +160,7 @@ class Renewal:
     def measured(self, rows: Mapping[str, DataFrame | None], like: StructType) -> DataFrame:
         """The measures of some rows of the inputs."""
         output = self.computed(rows)
-        return output.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like))
+        return fitted(output, like)
 
     def computed(self, rows: Mapping[str, DataFrame | None], *, carried: bool = False) -> DataFrame:
         """The function over some rows of its inputs (None: no rows), lookups whole.
@@ -173,15 +209,35 @@ class Renewal:
         known = sent(old.frame, count)
         return Merged(known, with_added(self.node, delta.stored.frame, known, like), known=count)
 
-    def old_rows(self, delta: KeySet, stored: DataFrame, total: int) -> Stored:
+    def only_adds(self) -> bool:
+        """Whether rows only came to the inputs."""
+        return all(change.removed is None for change in self._changes().values())
+
+    def added_to(self, stored: InMemory, like: StructType) -> DataFrame:
+        """The measures of all keys that came or are stored, where rows only came and each key has one row."""
+        measures = [quoted(field.name) for field in like]
+        old = stored.frame.select(*measures, F.lit(None).cast("string").alias(_ROW), F.lit(_OLD).alias(_SIDE))
+        rows = self._delta(like).unionByName(old, allowMissingColumns=True)
+        return merge(self.node, rows, like).select(*measures)
+
+    def merged_in_memory(self, touched: KeySet, stored: InMemory, like: StructType) -> Merged | None:
+        """The same by one query, where the touched keys and what is stored of them are in memory.
+
+        None where the function gives other keys than its inputs' rows have.
+        """
+        merged = self._merged(self._delta(like), stored.frame, like)
+        held = merged.all_keys
+        return merged if held is not None and pc.all(touched.among(held)).as_py() is not False else None
+
+    def old_rows(self, delta: KeySet, stored: DataFrame, total: int) -> Batch:
         """The stored rows, of so many, of keys that came; those of other keys that have a hash of theirs do no harm."""
-        return store(self._known(delta, stored, total), self.scratch / "old")
+        return evaluate(self._known(delta, stored, total), self.scratch / "old")
 
     def _known(self, delta: KeySet, stored: DataFrame, total: int) -> DataFrame:
         if total <= _MORE * delta.count:
             return delta.restrict(stored)
         names = [quoted(key) for key in self.node.keys]
-        found = store(delta.likely(stored.select(*names)), self.scratch / "known")
+        found = evaluate(delta.likely(stored.select(*names)), self.scratch / "known")
         known = KeySet(self.node.keys, found, found.count())
         return known.restrict(stored) if known.count else stored.limit(0)
 
@@ -190,15 +246,35 @@ class Renewal:
         whole = F.struct(*(quoted(column) for column in stored.columns)).alias(_ROW)
         old = stored.select(*measures, whole, F.lit(_OLD).alias(_SIDE))
         rows = delta.unionByName(old, allowMissingColumns=True)
-        found = store(merge(self.node, rows, like), self.scratch / "merged")
+        found = evaluate(merge(self.node, rows, like), self.scratch / "merged")
         _refuse_several_rows(self.node, found)
-        before = found.frame.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
-        sound = found.frame.where(f"NOT {_AGAIN}").select(*measures)
-        if not pc.any(found.arrow([_AGAIN])[_AGAIN]).as_py():
-            return Merged(before, sound)
+        doubtful = bool(pc.any(found.arrow([_AGAIN])[_AGAIN]).as_py())
+        if isinstance(found, InMemory):
+            merged = _held(found, like, stored.schema, self.node.keys)
+            if not doubtful:
+                return merged
+            before, sound = merged.before, merged.measures
+        else:
+            before = found.frame.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
+            sound = found.frame.where(f"NOT {_AGAIN}").select(*measures)
+            if not doubtful:
+                return Merged(before, sound)
         open_keys = key_set([found.frame.where(_AGAIN)], self.node.keys, like, self.scratch / "again")
-        fresh = self.again(open_keys).select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in like))
-        return Merged(before, sound.unionByName(fresh))
+        fresh = fitted(self.again(open_keys), like)
+        merged = Merged(before, sound.unionByName(fresh))
+        return replace(merged, all_keys=found.arrow(list(self.node.keys))) if isinstance(found, InMemory) else merged
+
+
+def _held(found: InMemory, like: StructType, stored: StructType, keys: Sequence[str]) -> Merged:
+    """Merged rows in memory, taken apart there."""
+    known = found.table.filter(pc.is_valid(found.table[_ROW]))[_ROW]
+    columns = to_arrow_schema(nullable(stored))
+    chunks = [pa.table([chunk.field(n) for n in range(len(columns))], schema=columns) for chunk in known.chunks]
+    rows = pa.concat_tables([columns.empty_table(), *chunks])
+    before = InMemory(found.spark, nullable(stored), rows)
+    sound = found.table.filter(pc.invert(found.table[_AGAIN])).select(like.names)
+    measures = InMemory(found.spark, StructType([found.schema[name] for name in like.names]), sound)
+    return Merged(before.frame, measures.frame, None, before, measures, found.table.select(list(keys)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +287,10 @@ class Merged:
     before: DataFrame
     measures: DataFrame
     known: int | None = None
+    #: Both in memory, if they are there, and the keys of all rows that were merged.
+    rows_before: InMemory | None = None
+    rows_after: InMemory | None = None
+    all_keys: pa.Table | None = None
 
 
 def _removes(delta: KeySet) -> bool:
@@ -256,62 +336,67 @@ def merged_halves(node: Node, one: DataFrame, other: DataFrame, like: StructType
 def merge(node: Node, rows: DataFrame, like: StructType) -> DataFrame:
     """One row a key: its measures after the change, whether that is in doubt, and how many rows each side gave."""
     assert isinstance(node.refresh, Accumulate)
-
-    def of(side: str, measure: str) -> Column:
-        return F.first(F.when(F.col(_SIDE) == side, F.col(quoted(measure))), ignorenulls=True)
-
-    measures = list(node.refresh.measures)
-    sides = [of(s, m).alias(_part(s, n)) for n, m in enumerate(measures) for s in (_OLD, ADDED, REMOVED)]
-    counts = [F.count_if(F.col(_SIDE) == side).alias(f"_icefield_{side}") for side in (_OLD, ADDED, REMOVED)]
-    keys = [F.col(quoted(key)) for key in node.keys]
-    totals = [_total(m).alias(_part("total", n)) for n, m in enumerate(measures) if node.refresh.measures[m] == "sum"]
-    joined = rows.groupBy(*keys).agg(*counts, *sides, *totals, F.first(_ROW, ignorenulls=True).alias(_ROW))
-    merges = [_merged(node.refresh.measures[m], n, like[m]) for n, m in enumerate(measures)]
-    values = [
-        value.cast(like[measure].dataType).alias(measure) for measure, (value, _) in zip(measures, merges, strict=True)
-    ]
+    measures = list(node.refresh.measures.items())
+    sides = (_OLD, ADDED, REMOVED)
+    keys = [quoted(key) for key in node.keys]
+    grouped = [f"count_if({_SIDE} = '{side}') AS {_count(side)}" for side in sides]
+    for n, (name, how) in enumerate(measures):
+        value = quoted(name)
+        grouped += [f"first(IF({_SIDE} = '{side}', {value}, NULL), true) AS {_part(side, n)}" for side in sides]
+        if how == "sum":  # by an aggregate, since `+` of long DECIMALs gives up digits
+            grouped.append(f"sum(IF({_SIDE} = '{REMOVED}', -{value}, {value})) AS {_part('total', n)}")
+    grouped.append(f"first({_ROW}, true) AS {_ROW}")
+    joined = rows.groupBy(*keys).agg(*map(F.expr, grouped))
+    merged = [_merged(how, n, like[name]) for n, (name, how) in enumerate(measures)]
+    values = fitted_values([(name, value) for (name, _), (value, _) in zip(measures, merged, strict=True)], like)
     # A key that lost rows surely has some left where rows came for it, too, or where something is left to be summed.
-    lost = F.col(f"_icefield_{REMOVED}") > 0
-    sums = [_is_left(n, like[m]) for n, m in enumerate(measures) if node.refresh.measures[m] == "sum"]
-    left = reduce(lambda a, b: a | b, sums, F.col(f"_icefield_{ADDED}") > 0)
-    uncertain = lost & (~left | (F.col(f"_icefield_{_OLD}") == 0))
-    doubtful = reduce(lambda a, b: a | b, [uncertain, *(doubt for _, doubt in merges)])
-    names = [F.col(f"_icefield_{side}") for side in (_OLD, ADDED, REMOVED)]
-    again = F.coalesce(doubtful, F.lit(True)).alias(_AGAIN)  # noqa: FBT003 - Spark's literal
-    return joined.select(*keys, *values, again, *names, _ROW)
+    left = [
+        f"{_count(ADDED)} > 0",
+        *(_is_left(n, like[name]) for n, (name, how) in enumerate(measures) if how == "sum"),
+    ]
+    uncertain = f"({_count(REMOVED)} > 0 AND (NOT ({' OR '.join(left)}) OR {_count(_OLD)} = 0))"
+    doubtful = " OR ".join([uncertain, *(f"({doubt})" for _, doubt in merged)])
+    return selected(joined, [*keys, *values, f"coalesce({doubtful}, true) AS {_AGAIN}", *map(_count, sides), _ROW])
 
 
-def _is_left(number: int, field: StructField) -> Column:
+def fitted_values(values: Sequence[tuple[str, str]], like: StructType) -> list[str]:
+    """Values as SQL in the types of their columns: aggregates may have given them wider ones."""
+    return [
+        f"CAST({value} AS {like[name].dataType.simpleString()}) AS {quoted(name)}"
+        if isinstance(like[name].dataType, DecimalType | NumericType)
+        else f"{value} AS {quoted(name)}"
+        for name, value in values
+    ]
+
+
+def _is_left(number: int, field: StructField) -> str:
     """Whether a sum after the change is surely one of some values: they do not add up to 0."""
     exact = isinstance(field.dataType, IntegralType | DecimalType)
-    return F.coalesce(F.col(_part("total", number)) != 0, F.lit(False)) if exact else F.lit(False)  # noqa: FBT003
+    return f"coalesce({_part('total', number)} <> 0, false)" if exact else "false"
 
 
-def _merged(how: str, number: int, field: StructField) -> tuple[Column, Column]:
+def _merged(how: str, number: int, field: StructField) -> tuple[str, str]:
     """The new value of a measure, and whether it is in doubt."""
-    old, added, removed = (F.col(_part(side, number)) for side in (_OLD, ADDED, REMOVED))
+    old, added, removed = (_part(side, number) for side in (_OLD, ADDED, REMOVED))
     if how == "sum":
         # A sum without any value is NULL, unless the function says otherwise: values must be left where it may be.
-        empty = added.isNull() & ~_is_left(number, field) if field.nullable else F.lit(False)  # noqa: FBT003
-        return F.col(_part("total", number)), removed.isNotNull() & (old.isNull() | empty)
-    pick, reaches = (F.least, old >= added) if how == "min" else (F.greatest, old <= added)
-    beyond = (removed <= old) if how == "min" else (removed >= old)
-    was_extreme = removed.isNotNull() & F.coalesce(beyond, F.lit(True))  # noqa: FBT003 - Spark's literal
-    return pick(old, added), was_extreme & ~F.coalesce(reaches, F.lit(False))  # noqa: FBT003 - Spark's literal
+        empty = f"({added} IS NULL AND NOT {_is_left(number, field)})" if field.nullable else "false"
+        return _part("total", number), f"{removed} IS NOT NULL AND ({old} IS NULL OR {empty})"
+    pick, reaches, beyond = ("least", ">=", "<=") if how == "min" else ("greatest", "<=", ">=")
+    was_extreme = f"({removed} IS NOT NULL AND coalesce({removed} {beyond} {old}, true))"
+    return f"{pick}({old}, {added})", f"{was_extreme} AND NOT coalesce({old} {reaches} {added}, false)"
 
 
-def _total(measure: str) -> Column:
-    """What is stored and came, less what went: by an aggregate, since `+` of long DECIMALs gives up digits."""
-    value = F.col(quoted(measure))
-    return F.sum(F.when(F.col(_SIDE) == REMOVED, -value).otherwise(value))
+def _count(side: str) -> str:
+    return f"_icefield_{side}"
 
 
 def _part(side: str, number: int) -> str:
     return f"_icefield_{side}_{number}"
 
 
-def _refuse_several_rows(node: Node, found: Stored) -> None:
-    counts = found.arrow([f"_icefield_{side}" for side in (_OLD, ADDED, REMOVED)])
+def _refuse_several_rows(node: Node, found: Batch) -> None:
+    counts = found.arrow([_count(side) for side in (_OLD, ADDED, REMOVED)])
     if any((pc.max(column).as_py() or 0) > 1 for column in counts.columns):
         raise PromiseBroken(
             f"the function of {node.name} returns more than one row per key, but accumulate() needs exactly one",

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from icefield.engine import limits
+from icefield.engine.arrow_rows import joined_codes, key_codes
 from icefield.engine.folders import Folder
 from icefield.engine.origin import ARRIVAL, IDENTITY, ROW
 from icefield.engine.sql import quoted
@@ -89,7 +89,7 @@ class Keys:
             "parquet.enable.dictionary", "false"
         ).parquet(str(place))
         count = sum(pq.read_metadata(file).num_rows for file in place.glob("*.parquet"))
-        fit = in_memory and count <= limits.compared_rows(hashes.sparkSession)  # the driver needs 16 bytes for each
+        fit = in_memory and count <= limits.compared_rows()  # the driver needs 16 bytes for each
         return count, Hashes(self._in_memory(place)) if fit else self._by_spark(place)
 
     def known(self, old: DataFrame, count: int) -> Path:
@@ -169,7 +169,7 @@ def late(rows: pa.Table, columns: Sequence[str], known: pa.Table | None) -> NDAr
     for column in columns:
         earlier = [] if known is None else [known[column].combine_chunks()]
         values = pa.chunked_array([*earlier, chosen[column].combine_chunks()])
-        codes = _joined(codes, values)
+        codes = joined_codes(codes, values)
     ours = codes[before:]
     order = np.lexsort((chosen[ROW].to_numpy(), chosen[ARRIVAL].to_numpy()))
     first = order[np.unique(ours[order], return_index=True)[1]]
@@ -184,29 +184,3 @@ def _present(rows: pa.Table, columns: Sequence[str]) -> NDArray[np.bool_]:
     for column in columns:
         present &= rows[column].is_valid().to_numpy()
     return present
-
-
-def key_codes(keys: pa.Table) -> NDArray[np.int64]:
-    """A number for each row, the same where all values are; NULL is a value like any other."""
-    codes = np.zeros(len(keys), np.int64)
-    for values in keys.columns:
-        codes = _joined(codes, values)
-    return codes
-
-
-def _joined(codes: NDArray[np.int64], values: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Numbers for keys of one column more: the same where the keys are."""
-    found: NDArray[np.int64] = np.unique(codes * (1 << 32) + _codes(values), return_inverse=True)[1]
-    return found
-
-
-def _codes(values: pa.ChunkedArray) -> NDArray[np.int64]:
-    """A number for each value, the same for values that Spark takes for the same."""
-    kind = values.type
-    if pa.types.is_nested(kind):
-        values = pa.chunked_array([pa.array([repr(value) for value in values.to_pylist()], pa.string())])
-    elif pa.types.is_floating(kind):
-        values = pc.add(values, pa.scalar(0.0, kind))  # -0.0 is 0.0
-    encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
-    found: NDArray[np.int64] = encoded.indices.to_numpy().astype(np.int64)
-    return found

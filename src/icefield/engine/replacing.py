@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from icefield.engine.batch import Batch, evaluate
 from icefield.engine.changes import NUMBER
 from icefield.engine.difference import ADDED, CHANGE, REMOVED
 from icefield.engine.keyed import KeySet
-from icefield.engine.scratch import Stored, store
 from icefield.errors import PromiseBroken
 from icefield.lake.rows import can_be_written
 
@@ -43,9 +43,7 @@ def require_own_keys(node: Node, touched: KeySet, fresh: DataFrame) -> None:
         )
 
 
-def put(
-    tables: Tables, node: Node, total: int, change: Stored, several: Stored | None, scratch: Path
-) -> tuple[int, int]:
+def put(tables: Tables, node: Node, total: int, change: Batch, several: Batch | None, scratch: Path) -> tuple[int, int]:
     """Writes the new rows of the keys that changed; how many rows came and went.
 
     `several` are all rows of the touched keys; None where a key has one row, so that what came is all there is of it.
@@ -65,7 +63,7 @@ def put(
 class Came:
     """New rows of some keys: those that came by a change."""
 
-    stored: Stored
+    stored: Batch
 
     @property
     def frame(self) -> DataFrame:
@@ -80,14 +78,14 @@ class Came:
 class Went:
     """Rows that went by a change."""
 
-    stored: Stored
+    stored: Batch
 
     def arrow(self, columns: list[str]) -> pa.Table:
         """Some columns of them in memory."""
         return _told(self.stored, REMOVED, columns)
 
 
-def _told(change: Stored, what: str, columns: list[str]) -> pa.Table:
+def _told(change: Batch, what: str, columns: list[str]) -> pa.Table:
     told = change.arrow([CHANGE, *columns])
     return told.filter(pc.equal(told[CHANGE], what)).select(columns)
 
@@ -96,7 +94,7 @@ def _told(change: Stored, what: str, columns: list[str]) -> pa.Table:
 class Given:
     """New rows of some keys: all that a function gave, or those of the keys that changed."""
 
-    stored: Stored
+    stored: Batch
     keys: KeySet | None = None
 
     @property
@@ -125,7 +123,7 @@ def replace_keys(
         if isinstance(fresh, Came) and tables.takes_few(table, fresh.stored):
             tables.append_few(table, fresh.arrow(old.columns))
         else:
-            tables.append_stored(table, store(fresh.frame.select(*old.columns), scratch / f"rows-{table}"))
+            tables.append_stored(table, evaluate(fresh.frame.select(*old.columns), scratch / f"rows-{table}"))
 
 
 def _write_anew(tables: Tables, table: str, old: DataFrame, keys: KeySet, fresh: Came | Given) -> None:

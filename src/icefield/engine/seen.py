@@ -11,7 +11,7 @@ from icefield.engine.limits import compared_rows
 from icefield.lake.rows import different
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -28,18 +28,32 @@ class Seen:
     `read` gives columns of them without a query, if it can; `search` those of some values that a column does not have.
     """
 
-    frame: DataFrame
+    rows: DataFrame | Callable[[], DataFrame]
     count: int | None = None
     read: Callable[[list[str]], pa.Table | None] | None = None
     amounts: Amounts | None = None
     version: Version | None = None
     moves: Moves | None = None
     search: Callable[[str, pa.Array], pa.Array | None] | None = None
+    #: Their columns, where these are known without asking Spark.
+    known: StructType | None = None
+    #: How many of them fail each check of rows that warns or fails, where the query that made them told.
+    failing: Mapping[str, int] | None = None
+
+    @property
+    def frame(self) -> DataFrame:
+        """All of them for Spark: many checks never ask for that."""
+        return self.rows() if callable(self.rows) else self.rows
+
+    @property
+    def schema(self) -> StructType:
+        """Their columns."""
+        return self.frame.schema if self.known is None else self.known
 
     @property
     def fit(self) -> bool:
         """Whether they are few enough for columns in memory."""
-        return self.count is not None and self.count <= compared_rows(self.frame.sparkSession)
+        return self.count is not None and self.count <= compared_rows()
 
     def amount(self, expression: str) -> object:
         """An aggregate over all of them."""
@@ -50,13 +64,13 @@ class Seen:
 
     def columns(self, names: Sequence[str]) -> pa.Table | None:
         """Columns in memory; None where they do not fit, or are compared in Spark's own way (NaN, nested values)."""
-        if self.read is None or not self.fit or not are_plain(self.frame.schema, names, times=True):
+        if self.read is None or not self.fit or not are_plain(self.schema, names, times=True):
             return None
         return self.read(list(names))
 
     def can_search(self, name: str) -> bool:
         """Whether values of a column can be looked for without a query, as far as its type tells."""
-        return self.search is not None and are_plain(self.frame.schema, [name])
+        return self.search is not None and are_plain(self.schema, [name])
 
     def lacking(self, name: str, values: pa.ChunkedArray) -> pa.Array | None:
         """The different ones of some values that a column does not have; None where only Spark can tell."""

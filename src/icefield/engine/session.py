@@ -148,6 +148,8 @@ def _settings(app: str, conf: Mapping[str, str]) -> dict[str, str]:
         "spark.sql.ansi.enabled": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # of scratch files, which Arrow reads, too
         "spark.sql.adaptive.enabled": "true",
+        # Rows of the driver that are part of a plan are computed by tasks, not one by one by the optimiser.
+        "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         # A run has more pieces of generated code than the 100 that Spark keeps: the next one would compile all again.
         "spark.sql.codegen.cache.maxEntries": "2000",
     }

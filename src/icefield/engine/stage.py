@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from icefield.declare import Append
 from icefield.engine import quality
+from icefield.engine.arrow_rows import can_be_compared
+from icefield.engine.arrow_rows import difference as arrow_difference
 from icefield.engine.aside import quarantine_names, to_quarantine
-from icefield.engine.changes import keep, numbered, trim
+from icefield.engine.batch import InMemory, evaluate
+from icefield.engine.changes import held_difference, keep, numbered, trim
 from icefield.engine.clock import spent
 from icefield.engine.correction import correct
 from icefield.engine.difference import ADDED, CHANGE, difference, same_rows
@@ -21,8 +25,8 @@ from icefield.engine.promises.analyse import misfit
 from icefield.engine.promises.naming import require_same_columns
 from icefield.engine.promises.spark_plans import hands_through
 from icefield.engine.promises.trial import try_append, try_promise
+from icefield.engine.quality import failing_counts, with_flags
 from icefield.engine.renewal import Renewal
-from icefield.engine.scratch import store
 from icefield.engine.staged import Staged
 from icefield.engine.tables import Published
 from icefield.engine.update import Updated, update
@@ -39,13 +43,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
+    from icefield.engine.batch import Batch
     from icefield.engine.intake.port import Intakes, Landed, Received
     from icefield.engine.promises.rules import Proof
     from icefield.engine.quality import Split
     from icefield.engine.repair import Decided
-    from icefield.engine.scratch import Stored
     from icefield.engine.tables import Tables
     from icefield.graph import Node
     from icefield.graph.column_lineage import ColumnLineage
@@ -140,7 +143,7 @@ class Stage:
         records = self._records(landed)
         read = landed.count if landed is not None else None
         begin = last_read(node.name, inputs)
-        origin = landed is not None and self._keeps_origin(landed, output)
+        origin = landed is not None and self._keeps_origin(node, landed, output)
         staged = self._result(node, step, state, split, consumed, records, touched, read, begin, promise, origin=origin)
         return self._with_quarantine(node, staged, inputs)
 
@@ -173,9 +176,10 @@ class Stage:
         landed.require_unchanged()  # last of all, so that what was read and what is remembered of it is one content
         return found
 
-    def _keeps_origin(self, landed: Landed, output: DataFrame) -> bool:
+    def _keeps_origin(self, node: Node, landed: Landed, output: DataFrame) -> bool:
         """Whether rows keep the file that they came from."""
-        return "source_file" in landed.provenance and hands_through(landed.rows, output, "source_file")
+        kept = "source_file" in landed.provenance
+        return kept and hands_through(landed.rows, output, "source_file", node.fingerprint)
 
     def _tell_appended(
         self, node: Node, step: Step, state: TableState | None, states: Mapping[str, TableState]
@@ -268,7 +272,7 @@ class Stage:
         if node.name not in self.apart:
             return finish(output) if finish else output, ()
         with spent("compute"):
-            measures = store(output, self.scratch(node) / "measures")  # both tables come from the same values
+            measures = evaluate(output, self.scratch(node) / "measures")  # both tables come from the same values
         name = measures_of(node.name)
         self.tables.ready(name, measures.frame.schema, None, f"The measures behind {node.name}.", remake=True)
         self._put(name, step, measures.frame, measures)
@@ -337,7 +341,7 @@ class Stage:
             return quality.Split(good=output)
         if landed is None:  # evaluated once: what is kept and what is not must come from the same rows
             with spent("compute"):
-                output = store(output, self.scratch(node) / "output").frame
+                output = evaluate(output, self.scratch(node) / "output").frame
         old = None
         if step.action == "append" and state is not None and state.version.snapshot is not None:
             old = Published(self.tables, node.name, state.version.snapshot)
@@ -351,7 +355,7 @@ class Stage:
             return quality.Split(good=output)
         if landed is None:
             with spent("compute"):
-                output = store(output, self.scratch(node) / "output").frame
+                output = evaluate(output, self.scratch(node) / "output").frame
         with spent("check"):
             return quality.split(node, output, landed, old, self.scratch(node))
 
@@ -380,9 +384,14 @@ class Stage:
         return f"the corrected file invalidates {plural(about.num_rows, 'decision')} about its rows (repair {listed})"
 
     def _write(self, node: Node, step: Step, split: Split) -> None:
-        rows = visible(split.good)
+        rows, stored = visible(split.good), split.stored
         self.tables.ready(node.name, rows.schema, node, node.comment, remake=self.remake)
-        self._put(node.name, step, rows, split.stored)
+        if stored is None and (flagged := with_flags(node, rows)) is not None:
+            split.failing = failing_counts(node, flagged.table)
+            names = rows.columns
+            schema = StructType([flagged.schema[name] for name in names])
+            stored = InMemory(flagged.spark, schema, flagged.table.select(names))
+        self._put(node.name, step, rows, stored)
 
     def _write_quarantine(self, node: Node, step: Step, split: Split) -> tuple[str, ...]:
         name = quarantine_of(node.name)
@@ -407,14 +416,14 @@ class Stage:
         self.tables.overwrite(table, self.tables.staged(table).limit(0))
         return (table,)
 
-    def _put(self, table: str, step: Step, rows: DataFrame, stored: Stored | None) -> None:
+    def _put(self, table: str, step: Step, rows: DataFrame, stored: Batch | None) -> None:
         """Rows in place of those that are there, or besides them."""
         with spent("write"):
             self._written(table, step, rows, stored)
 
-    def _written(self, table: str, step: Step, rows: DataFrame, stored: Stored | None) -> None:
+    def _written(self, table: str, step: Step, rows: DataFrame, stored: Batch | None) -> None:
         if step.action != "append" and table in self.tables.branch.base:
-            self.tables.overwrite(table, rows)
+            self.tables.overwrite_stored(table, stored) if stored is not None else self.tables.overwrite(table, rows)
         elif stored is not None:
             self.tables.append_stored(table, stored)
         else:
@@ -472,6 +481,7 @@ class Stage:
             dropped=split.dropped,
             rejected=split.rejected,
             failures=split.failures,
+            failing=split.failing,
             mended=split.mended,
             records=records,
             tables=touched,
@@ -518,16 +528,30 @@ class Stage:
         """Tells followers what a table that was computed again changed, if that is less than half of it."""
         if node.name not in self.followed:
             return False
+        change = self._changed_rows(node, state)
+        if change is None or change.count() > max(state.rows, self._counts(node.name)[0]):
+            return False  # a changed row is told twice: old and new
+        self.tables.tell(node.name, change)
+        return True
+
+    def _changed_rows(self, node: Node, state: TableState) -> Batch | None:
+        """What a table that was computed again removed and added; None where it has other columns now."""
+        if (held := self._both(node, state)) is not None:
+            return held_difference(*held, state.version.number + 1)[0]
         before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
         if before.columns != after.columns:
-            return False
+            return None
         change = numbered(difference(before, after), state.version.number + 1)
         with spent("compute"):
-            stored = store(change, self.scratch(node) / "difference")
-        if stored.count() > max(state.rows, self._counts(node.name)[0]):  # a changed row is told twice: old and new
-            return False
-        self.tables.told[node.name] = stored.frame
-        return True
+            return evaluate(change, self.scratch(node) / "difference")
+
+    def _both(self, node: Node, state: TableState) -> tuple[InMemory, InMemory] | None:
+        """All rows that a table had and all that it has now, where both are in memory and can be compared there."""
+        after = self.tables.rows_written(node.name)
+        if after is None or not can_be_compared(after.table.schema):
+            return None
+        before = self.tables.rows_at(node.name, state.version.snapshot)
+        return None if before is None or before.schema != after.schema else (before, after)
 
     def _is_same(self, node: Node, step: Step, state: TableState, added: int, removed: int) -> bool:
         """Whether the table holds the rows it held before, so that nothing needs to ripple downstream."""
@@ -535,8 +559,10 @@ class Stage:
             return step.action == "append" or not state.rows
         if added != removed or removed != state.rows or state.meddled:
             return False
-        before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
         with spent("compute"):
+            if (held := self._both(node, state)) is not None:
+                return not any(pc.any(side).as_py() for side in arrow_difference(held[0].table, held[1].table))
+            before, after = self.tables.read(node.name, state.version.snapshot), self.tables.staged(node.name)
             return before.columns == after.columns and same_rows(before, after)
 
     def _take_back(self, node: Node) -> None:

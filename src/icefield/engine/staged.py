@@ -37,6 +37,8 @@ class Staged:
     mended: Mended | None = None
     #: Its quarantine as it is now, where this step wrote to it.
     waiting: TableState | None = None
+    #: How many of the rows that it appended fail each check of rows that warns or fails, where that is known.
+    failing: Mapping[str, int] | None = None
     #: How many keys were touched, where it was refreshed by key.
     keys: int | None = None
     #: The rows that came and went, where it was refreshed by key.

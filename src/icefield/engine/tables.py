@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import secrets
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
+from icefield.engine import limits
+from icefield.engine.batch import InFiles, InMemory
 from icefield.engine.frames import empty_frame
-from icefield.engine.scratch import Stored
+from icefield.engine.iceberg_types import spark_schema
 from icefield.engine.sql import quoted, text
 from icefield.errors import SchemaChanged
 from icefield.graph import owner_of
@@ -24,20 +29,22 @@ from icefield.lake.rows import (
     distinct_values,
     keeps_nulls,
     overwrite_rows,
+    rows_near,
     values_among,
     values_missing,
 )
 from icefield.plan.columns import is_wider, schema_changed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructField
 
+    from icefield.engine.batch import Batch
     from icefield.engine.keyed import KeySet
     from icefield.graph import Graph, Node
     from icefield.lake.branch import Branch
@@ -83,7 +90,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Appended(Stored):
+class Appended(InFiles):
     """Rows that a run has appended to a table, in the table's own files."""
 
     total: int
@@ -101,7 +108,7 @@ class Appended(Stored):
 
     def span(self, column: str) -> tuple[Any, Any] | None:
         """None as well where not all of them are in files of the kind and at the place that are expected."""
-        return Stored.span(self, column) if Stored.count(self) == self.total else None
+        return InFiles.span(self, column) if InFiles.count(self) == self.total else None
 
 
 class Tables:
@@ -115,8 +122,42 @@ class Tables:
         self.empty: dict[str, StructType] = {}
         #: What tables that others follow removed and added in this run.
         self.told: dict[str, DataFrame] = {}
+        #: The same in memory, where it is small.
+        self.told_rows: dict[str, InMemory] = {}
+        #: Rows in memory that this run has appended, with the versions before and after.
+        self._appended: dict[str, tuple[int | None, int | None, InMemory]] = {}
+        #: All rows of tables that this run has written anew, in memory.
+        self._written: dict[str, InMemory] = {}
         #: Columns that this run has added to tables before it wrote rows to them.
         self.grown: dict[str, list[StructField]] = {}
+
+    def tell(self, table: str, change: Batch) -> None:
+        """Keeps what a table removed and added, for whoever follows it."""
+        self.told[table] = change.frame
+        if isinstance(change, InMemory):
+            self.told_rows[table] = change
+
+    def rows_appended(self, table: str, start: int | None, end: int | None) -> InMemory | None:
+        """The rows that were appended between two versions, where this run did it and they are in memory."""
+        before, after, rows = self._appended.get(table, (None, None, None))
+        return rows if rows is not None and (before, after) == (start, end) else None
+
+    def rows_between(self, table: str, start: int, end: int) -> InMemory | None:
+        """The rows that were appended between two versions, read without a query; None where Spark has to."""
+        if (held := self.rows_appended(table, start, end)) is not None:
+            return held
+        metadata = self.branch.staged_metadata(table)
+        schema = None if metadata is None else spark_schema(metadata)
+        if metadata is None or schema is None or not (self.can_read(table, start) and self.can_read(table, end)):
+            return None
+        count = meta.records_at(metadata, end) - meta.records_at(metadata, start)
+        at_most = limits.LIMITS.held_bytes
+        found = columns_added(self.branch, table, start, end, schema.names, count, at_most)
+        if found is None:
+            return None
+        held = InMemory(self.spark, schema, found.cast(to_arrow_schema(schema)))
+        self._appended[table] = start, end, held
+        return held
 
     def qualified(self, table: str) -> str:
         """The name by which Spark knows a table of the branch."""
@@ -127,6 +168,7 @@ class Tables:
         """All rows of a version; without one the table has no rows yet."""
         if snapshot is None and table in self.empty:
             return empty_frame(self.spark, self.empty[table])
+        self.branch.flush(table)
         if snapshot is None:
             return self.spark.table(self.qualified(table)).limit(0)
         # Spark resolves a table again when a query runs, so every read names its version.
@@ -159,9 +201,24 @@ class Tables:
         """All published rows as other readers see them, with the newest columns, whichever those were when written."""
         return self.spark.read.format("iceberg").load(self.branch.base[table])
 
+    def snapshot_before(self, table: str) -> int | None:
+        """The version that a table had when the branch was opened."""
+        return _snapshot(self.branch.base_metadata(table))
+
+    def schema(self, table: str) -> StructType | None:
+        """The columns of a table, from its metadata; None where Spark alone knows them."""
+        metadata = self.branch.staged_metadata(table)
+        renamed = self._graph is not None and (node := self._graph.nodes.get(owner_of(table))) and node.renamed
+        return None if metadata is None or renamed else spark_schema(metadata)
+
+    def columns(self, table: str) -> list[str] | None:
+        """The names of a table's columns, from its metadata; None where it is not there."""
+        metadata = self.branch.staged_metadata(table)
+        return None if metadata is None else [name for name, _ in meta.schema_columns(metadata)]
+
     def before(self, table: str) -> DataFrame:
         """All rows that a table had when the branch was opened."""
-        return self.read(table, _snapshot(self.branch.base_metadata(table)))
+        return self.read(table, self.snapshot_before(table))
 
     def staged(self, table: str) -> DataFrame:
         """All rows that a table has on the branch now."""
@@ -178,6 +235,9 @@ class Tables:
 
     def read_between(self, table: str, start: int, end: int) -> DataFrame:
         """The rows appended after one version, up to another; the plan made sure that only appends lie there."""
+        if (held := self.rows_appended(table, start, end)) is not None:
+            return held.frame
+        self.branch.flush(table)
         reader = (
             self.spark.read.format("iceberg")
             .option("start-snapshot-id", str(start))
@@ -208,10 +268,11 @@ class Tables:
         properties = {**PROPERTIES, **self.branch.own_properties(table)}
         partitioned = f" PARTITIONED BY ({', '.join(node.partitioned_by)})" if node and node.partitioned_by else ""
         verb = "CREATE OR REPLACE" if replace else "CREATE"
-        self.spark.sql(
+        self._sql(
+            table,
             f"{verb} TABLE {self.qualified(table)} ({_columns(schema, _comments(node))}) USING iceberg{partitioned}"
             f" LOCATION {text(str(self.branch.lake.table_folder(table)))} COMMENT {text(comment)}"
-            f" TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})"
+            f" TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})",
         )
 
     def ready(
@@ -238,10 +299,10 @@ class Tables:
 
     def rename(self, table: str, schema: StructType, renamed: Mapping[str, str]) -> None:
         """Gives columns their new names, new name -> old name, where they still have the old ones."""
-        now = self.spark.table(self.qualified(table)).schema.names if renamed else []
+        now = self._schema(table).names if renamed else []
         for new, old in renamed.items():
             if old in now and new not in now and new in schema.names:
-                self.spark.sql(f"ALTER TABLE {self.qualified(table)} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
+                self._sql(table, f"ALTER TABLE {self.qualified(table)} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
 
     def _is_laid_out(self, table: str, node: Node | None) -> bool:
         declared = node.partitioned_by if node else ()
@@ -255,57 +316,105 @@ class Tables:
     def fits(self, table: str, schema: StructType) -> bool:
         """Whether rows of these columns can be written to the table as it is, with columns added at most."""
         try:
-            refuse_change(table, self.spark.table(self.qualified(table)).schema, schema, None)
+            refuse_change(table, self._schema(table), schema, None)
         except SchemaChanged:
             return False
         return True
 
     def evolve(self, table: str, schema: StructType, node: Node | None) -> None:
         """Adds new columns and widens types; a column that went or is another is refused with the difference."""
-        now = self.spark.table(self.qualified(table)).schema
+        now = self._schema(table)
         refuse_change(table, now, schema, node)
         known = {field.name for field in now}
         added = [field for field in schema if field.name not in known]
         if added:
             listed = ", ".join(_column(field.name, field.dataType.simpleString(), _comments(node)) for field in added)
-            self.spark.sql(f"ALTER TABLE {self.qualified(table)} ADD COLUMNS ({listed})")
+            self._sql(table, f"ALTER TABLE {self.qualified(table)} ADD COLUMNS ({listed})")
         types = {field.name: field.dataType.simpleString() for field in now}
         for field in schema:
             if is_wider(types.get(field.name, ""), stored_as(field)):
                 change = f"ALTER COLUMN {quoted(field.name)} TYPE {stored_as(field)}"
-                self.spark.sql(f"ALTER TABLE {self.qualified(table)} {change}")
+                self._sql(table, f"ALTER TABLE {self.qualified(table)} {change}")
 
     def comment(self, table: str, node: Node | None, comment: str) -> None:
         """Lets the table have the comments that are declared now."""
         metadata = self.branch.staged_metadata(table)
         assert metadata is not None
         if comment != metadata["properties"].get("comment", ""):
-            self.spark.sql(f"COMMENT ON TABLE {self.qualified(table)} IS {text(comment)}")
+            self._sql(table, f"COMMENT ON TABLE {self.qualified(table)} IS {text(comment)}")
         declared = _comments(node)
         for column, told in meta.column_comments(metadata).items():
             if declared.get(column, told) != told:
                 changed = f"ALTER COLUMN {quoted(column)} COMMENT {text(declared[column])}"
-                self.spark.sql(f"ALTER TABLE {self.qualified(table)} {changed}")
+                self._sql(table, f"ALTER TABLE {self.qualified(table)} {changed}")
 
     def append(self, table: str, rows: DataFrame) -> None:
         """Adds rows."""
-        self._writer(table, rows).append()
+        with self._by_spark(table):
+            self._writer(table, rows).append()
 
     def overwrite(self, table: str, rows: DataFrame) -> None:
         """Replaces all rows, in one snapshot; older snapshots stay readable."""
-        self._writer(table, rows).overwrite(F.lit(True))  # noqa: FBT003 - Spark's literal
+        with self._by_spark(table):
+            self._writer(table, rows).overwrite(F.lit(True))  # noqa: FBT003 - Spark's literal
 
-    def append_stored(self, table: str, rows: Stored, besides: Sequence[str] = ()) -> None:
+    def append_stored(self, table: str, rows: Batch, besides: Sequence[str] = ()) -> None:
         """Adds rows that are in scratch files; few of them by PyIceberg, which takes a tenth of the time of Spark."""
         if self.takes_few(table, rows):
+            before = self.snapshot(table)
             self.append_few(table, rows.arrow().drop_columns(list(besides)))
+            self._remember(table, rows, before)
         else:
             self.append(table, rows.frame.drop(*besides))
 
-    def takes_few(self, table: str, rows: Stored) -> bool:
+    def _remember(self, table: str, rows: Batch, before: int | None) -> None:
+        """Keeps rows that were appended, for whoever follows them in this run; as the table gives them back."""
+        metadata = self.branch.staged_metadata(table)
+        if metadata is None or not isinstance(rows, InMemory):
+            return
+        names = [name for name, _ in meta.schema_columns(metadata)]
+        schema = StructType([rows.schema[name] for name in names])
+        if all(stored_as(field) == field.dataType.simpleString() for field in schema):
+            held = InMemory(self.spark, schema, rows.table.select(names))
+            self._appended[table] = before, _snapshot(metadata), held
+
+    def overwrite_stored(self, table: str, rows: Batch) -> None:
+        """Replaces all rows by some that were evaluated; a few of them without a query."""
+        metadata = self.branch.staged_metadata(table)
+        current = None if metadata is None else meta.current_snapshot(metadata)
+        plain = current is None or not meta.has_deletes(current)  # deletes would go on counting rows that are gone
+        if plain and rows.count() and self.takes_few(table, rows):
+            self.overwrite_few(table, rows.arrow())
+            self._keep_written(table, rows)
+        else:
+            self.overwrite(table, rows.frame)
+
+    def _keep_written(self, table: str, rows: Batch) -> None:
+        metadata = self.branch.staged_metadata(table)
+        schema = None if metadata is None else spark_schema(metadata)
+        if schema is not None and isinstance(rows, InMemory):
+            kinds = to_arrow_schema(schema)
+            self._written[table] = InMemory(self.spark, schema, rows.table.select(schema.names).cast(kinds))
+
+    def rows_written(self, table: str) -> InMemory | None:
+        """All rows of a table that this run has written anew, where they are in memory."""
+        return self._written.get(table)
+
+    def rows_at(self, table: str, snapshot: int | None) -> InMemory | None:
+        """All rows of a version, read without a query; None where they are many, or only Spark can read them."""
+        metadata = self.branch.staged_metadata(table)
+        schema = None if metadata is None else spark_schema(metadata)
+        if schema is None or snapshot is None or not self.can_read(table, snapshot):
+            return None
+        found = rows_near(self.branch, table, snapshot, (), None, limits.LIMITS.held_bytes)
+        return None if found is None else InMemory(self.spark, schema, found.cast(to_arrow_schema(schema)))
+
+    def takes_few(self, table: str, rows: Batch) -> bool:
         """Whether PyIceberg is to append the rows: few, to a table that has no days or buckets for it to tell apart."""
         metadata = self.branch.staged_metadata(table)
         if metadata is None or meta.is_partitioned(metadata) or rows.count() > FEW_ROWS:
+            return False
+        if metadata["properties"].get("write.format.default", "parquet") != "parquet":
             return False
         return can_be_written(rows.arrow())
 
@@ -356,6 +465,8 @@ class Tables:
         return columns_of(self.branch, table, snapshot, names) if self.can_read(table, snapshot) else None
 
     def _added(self, table: str, start: int, end: int, count: int, names: list[str]) -> pa.Table | None:
+        if (held := self.rows_appended(table, start, end)) is not None:
+            return held.arrow(names)
         readable = self.can_read(table, start) and self.can_read(table, end)
         return columns_added(self.branch, table, start, end, names, count) if readable else None
 
@@ -369,7 +480,7 @@ class Tables:
 
     def delete(self, table: str, condition: str) -> None:
         """Takes out the rows for which a condition holds, by delete files."""
-        self.spark.sql(f"DELETE FROM {self.qualified(table)} WHERE {condition}")
+        self._sql(table, f"DELETE FROM {self.qualified(table)} WHERE {condition}")
 
     def remove_keys(self, table: str, keys: KeySet, near: str = "") -> None:
         """Takes out all rows of the given keys, by delete files; NULL is a key like any other.
@@ -381,16 +492,39 @@ class Tables:
         same = " AND ".join([*([near] if near else []), *(f"t.{quoted(n)} <=> k.{quoted(n)}" for n in keys.names)])
         broadcast = "/*+ BROADCAST(k) */ " if keys.is_small else ""
         try:
-            self.spark.sql(
+            self._sql(
+                table,
                 f"MERGE INTO {self.qualified(table)} t USING (SELECT {broadcast}* FROM {view} k) k ON {same}"
-                " WHEN MATCHED THEN DELETE"
+                " WHEN MATCHED THEN DELETE",
             )
         finally:
             self.spark.catalog.dropTempView(view)
 
     def replace_partitions(self, table: str, chosen: Column, rows: DataFrame) -> None:
         """Replaces whole partitions, also by nothing: the condition is about what the table is partitioned by."""
-        self._writer(table, rows).overwrite(chosen)
+        with self._by_spark(table):
+            self._writer(table, rows).overwrite(chosen)
+
+    @contextmanager
+    def _by_spark(self, table: str) -> Iterator[None]:
+        """Lets Spark write to a table: it has to see it as it stands, and what it made of it is taken over."""
+        self.branch.flush(table)
+        yield
+        self.branch.reload(table)
+
+    def _sql(self, table: str, statement: str) -> None:
+        with self._by_spark(table):
+            self.spark.sql(statement)
+
+    def _schema(self, table: str) -> StructType:
+        """The columns that a table has on the branch now."""
+        metadata = self.branch.staged_metadata(table)
+        assert metadata is not None
+        found = spark_schema(metadata)
+        if found is None:
+            self.branch.flush(table)
+            return self.spark.table(self.qualified(table)).schema
+        return found
 
     def cancel(self) -> None:
         """Stops whatever Spark is doing for this run."""

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from icefield.declare import Accumulate
+from icefield.engine.arrow_rows import can_be_compared, distinct_rows
 from icefield.engine.aside import to_quarantine
-from icefield.engine.changes import numbered
+from icefield.engine.batch import Batch, InMemory, evaluate
+from icefield.engine.changes import held_difference, numbered
 from icefield.engine.clock import spent
 from icefield.engine.difference import ADDED, CHANGE, difference, difference_of_pairs
 from icefield.engine.frames import small_frame
-from icefield.engine.keyed import KeySet, key_set
+from icefield.engine.keyed import KeySet, key_set, rows_of_keys
 from icefield.engine.limits import compared_rows
 from icefield.engine.origin import visible
 from icefield.engine.promises.naming import require_same_columns
 from icefield.engine.promises.trial import try_touched
-from icefield.engine.quality import Split
+from icefield.engine.quality import Split, failing_counts, splitting, with_flags
 from icefield.engine.replacing import Came, Given, Went, put, replace_keys, require_own_keys
-from icefield.engine.scratch import Stored, store
 from icefield.engine.seen import Moves, Seen
-from icefield.engine.sql import quoted
+from icefield.engine.sql import fitted, quoted
 from icefield.failpoint import failpoint
 from icefield.graph import measures_of, quarantine_of
 from icefield.graph.news import FilesNews
 from icefield.lake import metadata as meta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -108,10 +110,28 @@ class _Found:
     touched: KeySet
     before: DataFrame
     output: DataFrame
-    measures: Stored | None = None
+    measures: Batch | None = None
     #: Each key surely has one row at most before, so many in all, and one in the output; None: that is not sure.
     known: int | None = None
     counted: tuple[int, int] | None = None
+    #: The rows as they are, in memory, where they are small.
+    rows_before: InMemory | None = None
+    #: What the function makes of them now, in memory, with the checks that each row fails.
+    fresh: InMemory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """All new rows of the touched keys, unless a key has one; what goes and comes; how many fail each check of rows."""
+
+    several: Batch | None
+    change: Batch
+    failing: Mapping[str, int] | None = None
+
+
+def _are_unique(rows: InMemory, keys: Sequence[str]) -> bool:
+    """Whether each key has one row; someone else may have written more, which was accepted."""
+    return int(distinct_rows(rows.table.select(list(keys))).num_rows) == rows.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +156,13 @@ class _Update:
         counted = self._counted() if touched.count and self.state.rows else self.state.keys
         if touched.count and (most := self._most(touched, counted)):
             return most
-        before = touched.restrict(self._published)
-        return _Found(touched=touched, before=before, output=self.renewal.again(touched), counted=counted)
+        return _Found(touched=touched, output=self.renewal.again(touched), counted=counted, **self._before(touched))
+
+    def _before(self, touched: KeySet) -> dict[str, Any]:
+        """The rows that the table has of the touched keys, in memory where they are small."""
+        held = rows_of_keys(self.stage.tables, self.node.name, self.state.version.snapshot, touched)
+        before = touched.restrict(self._published) if held is None else held.frame
+        return {"before": before, "rows_before": held}
 
     def compute_landed(self, landed: Landed) -> _Found | str:
         """by_key over a source: the function over all files of the keys that the names of new or changed ones tell."""
@@ -150,7 +175,7 @@ class _Update:
         output = self.stage.functions[self.node.name](**self.stage.frames(self.node, self.step, landed))
         if why := self.stage.mixed(self.step, landed, output):
             return why
-        return _Found(touched=touched, before=touched.restrict(self._published), output=output)
+        return _Found(touched=touched, output=output, **self._before(touched))
 
     def add_new(self) -> Updated | None:
         """accumulate: what came, written at once where the last update had new keys alone, and many of them.
@@ -166,7 +191,7 @@ class _Update:
         tables.branch.prepare(name)
         output = self._finish(came)
         split = self.stage.split(self.node, self.step, self.state, output, None)
-        added = self._append(self._as_stored(self._published, visible(split.good)))
+        added = self._append(self._as_stored(self._published.schema, visible(split.good)))
         touched = KeySet(self.node.keys, added, added.count())
         if not touched.count or self.renewal.old_rows(touched, self._published, self.state.rows).count():
             tables.branch.prepare(name)
@@ -179,6 +204,8 @@ class _Update:
         A table without rows is built instead: its promise could not be tried before.
         """
         name, like = self.node.name, self.stage.measures[self.node.name]
+        if (held := self._merge_in_memory(like)) is not None:
+            return held
         delta = self.renewal.delta(like)
         touched = KeySet(self.node.keys, delta, delta.count())
         if touched.count and not self.state.rows:
@@ -192,9 +219,40 @@ class _Update:
         # never joined: both tables are written by key
         found = self.renewal.merged(touched, beside, self.state.rows, like, lambda: False)
         self._try(found, like)
-        measures = store(found.measures, self.scratch / "measures")
+        measures = evaluate(found.measures, self.scratch / "measures")
         before = touched.restrict(self._published)
         return _Found(touched=touched, before=before, output=self._finish(measures.frame), measures=measures)
+
+    def _merge_in_memory(self, like: StructType) -> _Found | None:
+        """The same by one query, where the changes and what is stored of their keys are small."""
+        name, tables, renewal = self.node.name, self.stage.tables, self.renewal
+        touched = renewal.touched_in_memory(like)
+        if touched is None or not touched.count or not self.state.rows:
+            return None
+        apart = name in self.stage.apart
+        table = measures_of(name) if apart else name
+        stored = rows_of_keys(tables, table, tables.snapshot_before(table), touched)
+        plain = not apart and not any(splitting(self.node)) and self.stage.is_proven(self.node)
+        if stored is not None and plain and renewal.only_adds() and _are_unique(stored, self.node.keys):
+            return self._add_in_memory(touched, stored, like)
+        merged = None if stored is None else renewal.merged_in_memory(touched, stored, like)
+        if merged is None:
+            return None
+        self._try(merged, like)
+        if not apart:
+            output = self._finish(merged.measures)
+            return _Found(touched=touched, before=merged.before, output=output, rows_before=merged.rows_before)
+        measures = merged.rows_after or evaluate(merged.measures, self.scratch / "measures")
+        return _Found(touched=touched, output=self._finish(measures.frame), measures=measures, **self._before(touched))
+
+    def _add_in_memory(self, touched: KeySet, stored: InMemory, like: StructType) -> _Found | None:
+        """Rows only came: merged, finished and checked by one query; None where the function makes keys of its own."""
+        output = self._finish(self.renewal.added_to(stored, like))
+        fresh = with_flags(self.node, self._as_stored(stored.schema, visible(output)))
+        keys = None if fresh is None else fresh.table.select(list(self.node.keys))
+        if keys is None or pc.all(touched.among(keys)).as_py() is False:
+            return None
+        return _Found(touched=touched, before=stored.frame, output=output, rows_before=stored, fresh=fresh)
 
     def _finish(self, measures: DataFrame) -> DataFrame:
         finish: Finish = self.stage.finishes.get(self.node.name, lambda rows: rows)
@@ -219,26 +277,21 @@ class _Update:
         split = stage.split(node, self.step, self.state, found.output, self.landed)
         after = visible(split.good)
         if found.known == 0:
-            return self._added(found.touched, split, self._append(self._as_stored(found.before, after)))
-        several = None  # rows of a key: where it may have some, all of them are written again
-        if not isinstance(node.refresh, Accumulate):
-            with spent("compute"):
-                several = store(after, self.scratch / "fresh")
-            after = several.frame
-            if self.landed is not None:
-                split.require_nothing_lost(node, several.count(), self.landed.count)
-            if not stage.is_proven(node):
-                require_own_keys(node, found.touched, after)
-        change = self._difference(found.before, after, found.known)
+            return self._added(found.touched, split, self._append(self._as_stored(found.before.schema, after)))
+        compared = self._compared_in_memory(found, after) or self._compared(found, after)
+        several, change = compared.several, compared.change
+        if several is not None and self.landed is not None:
+            split.require_nothing_lost(node, several.count(), self.landed.count)
         failpoint("stage.before-write", node.name)
         fresh: Came | Given = Came(change) if several is None else Given(several)
         with spent("write"):
             added, removed = put(stage.tables, node, self.state.rows, change, several, self.scratch)
             written = [node.name, *self._write_measures(found), *self._write_quarantine(found.touched, split)]
         if node.name in stage.followed and (added or removed):
-            stage.tables.told[node.name] = change.frame
+            stage.tables.tell(node.name, change)
         failpoint("stage.written", node.name)
-        came = Seen(fresh.frame, added if several is None else several.count(), fresh.arrow)
+        count = added if several is None else several.count()
+        came = Seen(fresh.frame, count, fresh.arrow, failing=compared.failing)
         return Updated(
             added=added,
             removed=removed,
@@ -248,6 +301,34 @@ class _Update:
             moves=Moves(self.state.version, came, Went(change).arrow if removed else None),
             counted=found.counted,
         )
+
+    def _compared(self, found: _Found, after: DataFrame) -> _Compared:
+        """The new rows of the touched keys beside the old ones, by Spark."""
+        several = None  # rows of a key: where it may have some, all of them are written again
+        if not isinstance(self.node.refresh, Accumulate):
+            with spent("compute"):
+                several = evaluate(after, self.scratch / "fresh")
+            after = several.frame
+            if not self.stage.is_proven(self.node):
+                require_own_keys(self.node, found.touched, after)
+        return _Compared(several, self._difference(found.before, after, found.known))
+
+    def _compared_in_memory(self, found: _Found, after: DataFrame) -> _Compared | None:
+        """The same where both are small: one query gives the new rows, and which checks of rows they fail."""
+        before = found.rows_before
+        if before is None or not can_be_compared(before.table.schema):
+            return None
+        with spent("compute"):
+            rows = found.fresh or with_flags(self.node, self._as_stored(before.schema, after))
+        if rows is None:
+            return None
+        fresh = InMemory(rows.spark, before.schema, rows.table.select(before.schema.names))
+        keyed = not isinstance(self.node.refresh, Accumulate)
+        if keyed and not self.stage.is_proven(self.node):
+            require_own_keys(self.node, found.touched, fresh.frame)
+        change, came = held_difference(before, fresh, self.state.version.number + 1)
+        failing = failing_counts(self.node, rows.table if keyed else rows.table.filter(came))
+        return _Compared(fresh if keyed else None, change, failing)
 
     def _append(self, rows: DataFrame) -> Appended:
         """Writes rows of new keys, once: they are read from the table by whoever asks what came."""
@@ -263,27 +344,27 @@ class _Update:
         written = (name, *self._write_quarantine(touched, split))
         count = came.count()
         if name in self.stage.followed and count:
-            told = self._as_stored(self._published, came.frame)  # with the columns that were told before
+            told = self._as_stored(self._published.schema, came.frame)  # with the columns that were told before
             tables.told[name] = self._numbered(told.withColumn(CHANGE, F.lit(ADDED)))
         failpoint("stage.written", name)
         moves = Moves(self.state.version, Seen(came.frame, count, came.read), appended=True)
         return Updated(added=count, removed=0, split=split, tables=written, keys=touched.count, moves=moves)
 
-    def _difference(self, before: DataFrame, after: DataFrame, known: int | None) -> Stored:
+    def _difference(self, before: DataFrame, after: DataFrame, known: int | None) -> Batch:
         """What goes and what comes, once equal pairs have cancelled; evaluated once."""
-        after = self._as_stored(before, after)
+        after = self._as_stored(before.schema, after)
         paired = known is not None
         change = difference_of_pairs(before, after, self.node.keys) if paired else difference(before, after)
         with spent("compute"):
-            return store(self._numbered(change), self.scratch / "difference")
+            return evaluate(self._numbered(change), self.scratch / "difference")
 
     def _numbered(self, change: DataFrame) -> DataFrame:
         return numbered(change, self.state.version.number + 1)
 
-    def _as_stored(self, before: DataFrame, after: DataFrame) -> DataFrame:
+    def _as_stored(self, before: StructType, after: DataFrame) -> DataFrame:
         """New rows in the types that are stored: Iceberg has no smaller integer than INT."""
-        require_same_columns(self.node, before.schema, after.schema)
-        return after.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in before.schema))
+        require_same_columns(self.node, before, after.schema)
+        return fitted(after, before)
 
     @property
     def _published(self) -> DataFrame:
@@ -311,7 +392,7 @@ class _Update:
         return self._keys_now(), rows
 
     def _keys_now(self) -> int:
-        if self.state.rows <= min(_IN_MEMORY, compared_rows(self.stage.tables.spark)):
+        if self.state.rows <= min(_IN_MEMORY, compared_rows()):
             known = self.stage.tables.distinct(self.node.name, self.state.version.snapshot, self.node.keys)
             if known is not None:
                 return known

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from icefield.engine.batch import evaluate
 from icefield.engine.difference import CHANGE, REMOVED, difference
 from icefield.engine.origin import visible
 from icefield.engine.promises.trial import comparable
 from icefield.engine.quality import kept
-from icefield.engine.scratch import store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +57,7 @@ def compared(stage: Stage, node: Node, state: TableState, right: DataFrame) -> V
         )
     columns = [column for column in held.columns if column not in node.volatile]
     apart = difference(comparable(held.select(*columns)), comparable(right.select(*columns)))
-    found = store(apart, stage.scratch(node) / "verify").frame
+    found = evaluate(apart, stage.scratch(node) / "verify").frame
     counts = found.agg(F.count_if(F.col(CHANGE) == REMOVED), F.count("*")).first()
     assert counts is not None
     too_many, all_of_them = counts

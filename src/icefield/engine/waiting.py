@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from icefield.engine.batch import evaluate
 from icefield.engine.origin import ARRIVAL, LINE, REASONS, short_reason
 from icefield.engine.repair import is_malformed, with_columns
-from icefield.engine.scratch import store
 from icefield.errors import OriginLost
 from icefield.graph import quarantine_of
 
@@ -53,7 +53,7 @@ def waiting(tables: Tables, node: Node, schema: StructType, repair: Repair | Non
         return Waiting(rows=pa.table({name: pa.array([], pa.int64()) for name in PLACE}))
     matching = quarantine if repair is None else with_columns(quarantine, schema).where(repair.where)
     unreadable = is_malformed(_own(quarantine, "reasons")).alias(_UNREADABLE)
-    found = store(matching.select(*_origin(quarantine), unreadable), scratch / "matching").arrow()
+    found = evaluate(matching.select(*_origin(quarantine), unreadable), scratch / "matching").arrow()
     settable = found if repair is None or repair.kind == "discard" else found.filter(pc.invert(found[_UNREADABLE]))
     rows = settable.select(list(PLACE))
     if repair is not None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from icefield.declare import Reconciles
 from icefield.engine.clock import spent
 from icefield.graph import owner_of
 
@@ -76,11 +79,12 @@ class Across:
     partial: bool = False
     _done: set[CrossCheck] = field(default_factory=set)
     _looked: set[str] = field(default_factory=set)
-    _seen: list[tuple[str, Seen]] = field(default_factory=list)
+    _seen: dict[str, Seen] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
     _held: dict[str, Held] = field(default_factory=dict)
 
-    def open(self) -> dict[str, CrossCheck]:
-        """The checks that were not looked at yet, by label."""
+    def open(self, *, early: bool = False) -> dict[str, CrossCheck]:
+        """The checks that were not looked at yet, by label; `early`: without those that are all looked at together."""
         from icefield.engine.audit import cross_checks  # noqa: PLC0415 - pyspark
 
         every = [
@@ -88,12 +92,31 @@ class Across:
             for name in self.graph.order
             if not self.partial or name in self.due
             for number, check in enumerate(cross_checks(self.graph[name]))
+            if not (early and isinstance(check, Reconciles))
         ]
         return {check.label: check for check in every if check not in self._done}
 
     def reopen(self, tables: Collection[str]) -> None:
         """The checks that name one of these tables, which were put back, are to be looked at again."""
         self._done.difference_update([check for check in self._done if not check.tables.isdisjoint(tables)])
+        for name in tables:
+            self._seen.pop(name, None)
+
+    def foresee(self) -> None:
+        """Evaluates the amounts of all open checks by one query; one that cannot be evaluated is told by its check."""
+        from pyspark.errors import PySparkException
+
+        from icefield.engine.amounts import evaluate_together  # noqa: PLC0415
+        from icefield.engine.audit import cross_checks  # noqa: PLC0415
+
+        wanted = []
+        for one in self.open().values():
+            check = cross_checks(self.graph[one.owner])[one.number]
+            if isinstance(check, Reconciles) and one.owner in self.states and any(map(self._changed, one.tables)):
+                wanted += [(self._read(table), amount) for table, amount in check.amounts.items()]
+        asked = {(id(seen.amounts), amount): (seen.amounts, amount) for seen, amount in wanted if seen is not None}
+        with suppress(PySparkException):
+            evaluate_together([one for one in asked.values() if one[0] is not None])
 
     def result(self, check: CrossCheck) -> CheckResult | None:
         """What comes of it; None where nothing that this run did can make it fail."""
@@ -123,9 +146,10 @@ class Across:
             return None if owner is None or owner.name == name else nothing(self.stage.tables, owner)
         if owner_of(name) != name:
             return look(self.stage.tables, state, None, None)
-        seen = look(self.stage.tables, state, self.published.get(name), self.staged.get(name))
-        self._seen.append((name, seen))
-        return seen
+        with self._guard:
+            if name not in self._seen:
+                self._seen[name] = look(self.stage.tables, state, self.published.get(name), self.staged.get(name))
+            return self._seen[name]
 
     @property
     def relied(self) -> frozenset[str]:
@@ -134,7 +158,7 @@ class Across:
 
     def remember(self) -> None:
         """Lets the staged tables carry what was found out, for the next run to follow."""
-        for name, seen in self._seen:
+        for name, seen in self._seen.items():
             if name in self.staged:
                 self.staged[name].keep_amounts(seen)
         for name, held in self._held.items():

@@ -227,7 +227,7 @@ class Run:
         """Every table once its inputs are staged, and every check across tables once all that it names are."""
         graph = self.project.graph
         steps = {step.table: step for step in plan.work}
-        checks = {} if across is None else across.open()
+        checks = {} if across is None else across.open(early=True)
         needs: dict[str, Collection[str]] = {name: graph[name].needs for name in steps}
         needs |= {label: check.needs for label, check in checks.items()}
         schedule: Schedule[CheckResult | None] = Schedule(
@@ -328,6 +328,7 @@ class Run:
                 raise as_users_error(error, name, location, self._log(), self.project.root) from error
 
     def _look_across(self, across: Across) -> None:
+        across.foresee()
         left = across.open()
         needs: dict[str, tuple[str, ...]] = {label: () for label in left}
         cancel = across.stage.tables.cancel

@@ -17,6 +17,7 @@ from icefield.run.planning import broker_settings, rows_at_stake
 from icefield.run.relations import connections, drivers
 from icefield.run.replaying import Replaying, decided_before
 from icefield.run.schedule import Later
+from icefield.run.warm import analysed, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -114,7 +115,10 @@ class Start:
             settled=self._settled(),
             lineage=self.order.column_lineage,
         )
-        derived = analysis.derive({step.table for step in plan.work} | set(self.also))
+        about = {step.table for step in plan.work} | set(self.also)
+        zone, lineage = self.project.profile.spark.get("spark.sql.session.timeZone"), self.order.column_lineage
+        key = (self.project.root, zone, lineage, code_of(graph, about, self.states))
+        derived = analysed(key, lambda: analysis.derive(about))
         tables.empty.update({name: kind for name, kind in derived.schemas.items() if owner_of(name) != name})
         for repair in self.order.repairs:
             require_repair(tables.spark, graph[repair.table], derived.schemas, repair)

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 from pyspark.sql.types import DatetimeType, DoubleType, FloatType
 
 from icefield.declare import Accumulate
+from icefield.engine.batch import evaluate, keep
 from icefield.engine.keyed import KeySet, key_of, keys_in
 from icefield.engine.origin import visible
 from icefield.engine.quality import kept
 from icefield.engine.renewal import merged_halves
 from icefield.engine.rows import plain
-from icefield.engine.scratch import Stored, store
-from icefield.engine.sql import quoted
+from icefield.engine.sql import columns_of, quoted
 from icefield.errors import PromiseBroken
 from icefield.lake.rows import some_rows
 
@@ -64,7 +63,7 @@ def try_append(node: Node, function: Callable[..., DataFrame], frames: Mapping[s
         if edge.lookup:
             whole[edge.parameter] = halves[0][edge.parameter] = halves[1][edge.parameter] = rows
             continue
-        sample = store(rows.limit(ROWS_TRIED), scratch / f"tried-{edge.parameter}").arrow()
+        sample = evaluate(rows.limit(ROWS_TRIED), scratch / f"tried-{edge.parameter}").arrow()
         found = _Sample.halved(rows.sparkSession, rows.schema, sample, scratch / f"halves-{edge.parameter}")
         whole[edge.parameter], count = found.rows, count + sample.num_rows
         for half, some in zip(halves, found.halves, strict=True):
@@ -81,7 +80,7 @@ def try_touched(renewal: Renewal, touched: DataFrame, measures: StructType) -> N
 
     A first build may have had one row a key, which tries nothing.
     """
-    chosen = store(touched.limit(KEYS_TRIED), renewal.scratch / "touched-tried")
+    chosen = evaluate(touched.limit(KEYS_TRIED), renewal.scratch / "touched-tried")
     if not (count := chosen.count()):
         return
     keys = KeySet(renewal.node.keys, chosen, count)
@@ -100,13 +99,12 @@ def _try_halves(renewal: Renewal, samples: Mapping[str, _Sample], whole: DataFra
 def _try_rows_of_keys(renewal: Renewal, samples: Mapping[str, _Sample], whole: DataFrame, measures: StructType) -> bool:
     """accumulate: the rows that the inputs have of some keys give the measures that all rows give for these keys."""
     node = renewal.node
-    keys = _half_of(node, whole.select(*(quoted(key) for key in node.keys)), renewal.scratch / "tried")
-    if keys is None:
-        return False
     given = [(edge, samples[edge.parameter].rows) for edge in node.edges if not edge.lookup]
-    some = {edge.parameter: keys.restrict(rows, key_of(node, edge, rows.columns)) for edge, rows in given}
-    _compare(node, keys.restrict(whole), renewal.measured(some, measures))
-    return True
+    halves = _halves_of(node, whole.select(*(quoted(key) for key in node.keys)), renewal.scratch / "tried")
+    for keys in halves:
+        some = {edge.parameter: keys.restrict(rows, key_of(node, edge, rows.columns)) for edge, rows in given}
+        _compare(node, keys.restrict(whole), renewal.measured(some, measures))
+    return bool(halves)
 
 
 def _try_some_rows(renewal: Renewal, edge: Edge) -> bool:
@@ -117,36 +115,31 @@ def _try_some_rows(renewal: Renewal, edge: Edge) -> bool:
     node, sample = renewal.node, _Sample.of(renewal, edge)
     key = key_of(node, edge, sample.rows.columns)
     whole = renewal.computed({edge.parameter: sample.rows})
-    keys = _half_of(node, keys_in(sample.rows, key), renewal.scratch / "tried")
-    if keys is None:
-        return False
-    parts = renewal.computed({edge.parameter: keys.restrict(sample.rows, key)}, carried=True)
-    _compare(node, keys.restrict(whole), parts)
-    return True
+    halves = _halves_of(node, keys_in(sample.rows, key), renewal.scratch / "tried")
+    for keys in halves:
+        parts = renewal.computed({edge.parameter: keys.restrict(sample.rows, key)}, carried=True)
+        _compare(node, keys.restrict(whole), parts)
+    return bool(halves)
 
 
-def _half_of(node: Node, keys: DataFrame, place: Path) -> KeySet | None:
-    """Half of the keys of some rows; None where they are all the same."""
-    known = store(keys.distinct(), place / "known").arrow()
-    if known.num_rows < 2:
-        return None
-    (place / "half").mkdir(parents=True, exist_ok=True)
-    half = known.slice(0, known.num_rows // 2)
-    pq.write_table(half, place / "half" / "0.parquet")
-    frame = keys.sparkSession.read.schema(keys.schema).parquet(str(place / "half"))
-    return KeySet(node.keys, Stored(place / "half", frame), half.num_rows)
+def _halves_of(node: Node, keys: DataFrame, place: Path) -> list[KeySet]:
+    """The keys of some rows in two halves: what the one does not show the other may; none where they are all equal."""
+    known = evaluate(keys.distinct(), place / "known").arrow()
+    middle = known.num_rows // 2
+    parts = [known.slice(0, middle), known.slice(middle)] if middle else []
+    kept = [keep(keys.sparkSession, keys.schema, [part], place / str(n)) for n, part in enumerate(parts)]
+    return [KeySet(node.keys, half, half.count()) for half in kept]
 
 
 def _try_some_keys(renewal: Renewal, built: DataFrame) -> bool:
     """by_key: the inputs' rows of some keys give the rows that were built of them; False if there are no other keys."""
     node = renewal.node
     known = built.select(*(quoted(key) for key in node.keys)).distinct().limit(2 * KEYS_TRIED)
-    keys = _half_of(node, known, renewal.scratch / "tried")
-    if keys is None:
-        return False
-    again = kept(node, visible(renewal.again(keys, carried=True))).select(*(quoted(column) for column in built.columns))
-    _compare(node, keys.restrict(built), again)
-    return True
+    halves = _halves_of(node, known, renewal.scratch / "tried")
+    for keys in halves:
+        again = kept(node, visible(renewal.again(keys, carried=True)))
+        _compare(node, keys.restrict(built), columns_of(again, built.columns))
+    return bool(halves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +165,7 @@ class _Sample:
 
     @classmethod
     def _stored(cls, renewal: Renewal, edge: Edge, rows: DataFrame) -> _Sample:
-        stored = store(rows.limit(ROWS_TRIED), renewal.scratch / f"rows-of-{edge.parameter}")
+        stored = evaluate(rows.limit(ROWS_TRIED), renewal.scratch / f"rows-of-{edge.parameter}")
         return cls._of(renewal, edge, stored.arrow())
 
     @classmethod
@@ -183,12 +176,9 @@ class _Sample:
     @classmethod
     def halved(cls, spark: SparkSession, schema: StructType, found: pa.Table, place: Path) -> _Sample:
         """Rows in memory as a sample: every other row goes into the same half."""
-        place.mkdir(parents=True, exist_ok=True)
-        for half in (0, 1):
-            rows = pa.array(range(half, found.num_rows, 2), pa.int64())
-            pq.write_table(found.take(rows), place / f"{half}.parquet")
-        reader = spark.read.schema(schema)
-        return cls(reader.parquet(str(place)), [reader.parquet(str(place / f"{half}.parquet")) for half in (0, 1)])
+        halves = [found.take(pa.array(range(half, found.num_rows, 2), pa.int64())) for half in (0, 1)]
+        frames = [keep(spark, schema, [half], place / str(n)).frame for n, half in enumerate(halves)]
+        return cls(frames[0].unionByName(frames[1]), frames)
 
 
 def _compare(node: Node, whole: DataFrame, parts: DataFrame) -> None:

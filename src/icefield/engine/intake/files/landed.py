@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
+from icefield.engine import limits
+from icefield.engine.batch import InFiles, keep, write
 from icefield.engine.frames import empty_frame
 from icefield.engine.intake.files import undecided
 from icefield.engine.intake.files.landing import require_unchanged
@@ -19,7 +22,6 @@ from icefield.engine.intake.files.raw import RawRows
 from icefield.engine.intake.files.schedulers import SparkTasks
 from icefield.engine.intake.port import InSpark, Known
 from icefield.engine.origin import ARRIVAL, LINE, PROBLEM, RAW, ROW, TRAVELLING
-from icefield.engine.scratch import Stored, store
 from icefield.engine.sql import quoted
 from icefield.lake.numbers import distinct
 
@@ -40,8 +42,11 @@ def land(spark: SparkSession, received: ReceivedFiles) -> LandedFiles:
     source = received.source
     frames = [undecided.lines(spark, source, left) for left in reading.undecided]
     schema = undecided.schema(source)
-    exact = store(reduce(lambda a, b: a.unionByName(b), frames), reading.folder / "exact") if frames else None
-    if reading.rows.names:
+    exact = write(reduce(lambda a, b: a.unionByName(b), frames), reading.folder / "exact") if frames else None
+    if reading.rows.names and exact is None and received.reading is not None and _is_small(reading):
+        columns = cast("StructType", StructType.fromDDL(schema))
+        rows = keep(spark, columns, reading.rows.batches(), reading.folder / "held").frame
+    elif reading.rows.names:
         places = [*reading.rows.paths, *([str(exact.place)] if exact else [])]
         rows = spark.read.schema(schema).parquet(*places)
     else:
@@ -58,6 +63,11 @@ def land(spark: SparkSession, received: ReceivedFiles) -> LandedFiles:
         reading=reading,
         exact=exact,
     )
+
+
+def _is_small(reading: Reading) -> bool:
+    """Whether the rows can be part of a query's plan."""
+    return reading.count <= limits.LIMITS.local_rows
 
 
 def _line_in_file(reading: Reading) -> Column:
@@ -79,7 +89,7 @@ class LandedFiles:
     provenance: tuple[str, ...]
     received: ReceivedFiles
     reading: Reading
-    exact: Stored | None = None
+    exact: InFiles | None = None
 
     @property
     def _root(self) -> Path:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from icefield.declare import Files, format_columns
+from icefield.engine.batch import InFiles, write
 from icefield.engine.frames import empty_frame
 from icefield.engine.intake.files import parse
 from icefield.engine.intake.port import InSpark
@@ -26,7 +27,6 @@ from icefield.engine.intake.relations.values import is_above, refuse_nulls, requ
 from icefield.engine.intake.topics.raw import RawMessages, found_among, identities
 from icefield.engine.origin import ARRIVAL, LINE, ORIGIN, PROBLEM, RAW, ROW, TRAVELLING
 from icefield.engine.origin import IDENTITY as ORIGINS
-from icefield.engine.scratch import Stored, store
 from icefield.engine.sql import quoted, text
 from icefield.errors import RowsChanged
 from icefield.graph.news import RelationCursor, packed
@@ -61,7 +61,7 @@ def land(spark: SparkSession, received: ReceivedRelation) -> LandedRelation:
             client = open_ones.enter_context(open_client(connection))
             setup = open_ones.enter_context(client.snapshot())
         reader = Reader(spark=spark, connection=connection, source=source, setup=setup)
-        stored = store(_placed(_typed(reader, received, upto), received), folder)
+        stored = write(_placed(_typed(reader, received, upto), received), folder)
         found = Totals.of(stored)
         if client is not None and not setup:
             now = client.digest(source.relation, received.names, Span())
@@ -203,7 +203,7 @@ class LandedRelation:
 
     rows: DataFrame
     received: ReceivedRelation
-    stored: Stored | None = None
+    stored: InFiles | None = None
     totals: Totals | None = None
     reached: Reached | None = None
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from icefield.declare import Kafka, format_columns
+from icefield.engine.batch import InFiles, write
 from icefield.engine.frames import empty_frame
 from icefield.engine.intake.files import parse, undecided
 from icefield.engine.intake.files.reading import Sheets
@@ -22,7 +23,6 @@ from icefield.engine.intake.port import InSpark
 from icefield.engine.intake.topics.intake import KINDS
 from icefield.engine.intake.topics.raw import RawMessages, found_among, identities
 from icefield.engine.origin import ARRIVAL, IDENTITY, LINE, ORIGIN, PROBLEM, RAW, ROW, TRAVELLING
-from icefield.engine.scratch import Stored, store
 from icefield.engine.sql import quoted
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def land(spark: SparkSession, received: ReceivedMessages) -> LandedMessages:
     schema = f"{format_columns(source.columns)}, {ORIGIN}"
     rows = found["rows"].frame(spark, schema, folder / "rows", around.local_rows, around.local_bytes)
     left = found["undecided"].frame(spark, f"value BINARY, {_provenance(source)}, {ORIGIN}", folder / "left", 0)
-    exact = None if left is None else store(_decided(left, source), folder / "exact")
+    exact = None if left is None else write(_decided(left, source), folder / "exact")
     parts = [part for part in (rows, None if exact is None else exact.frame.where(f"{PROBLEM} IS NULL")) if part]
     names = [*(column.name for column in source.columns), *TRAVELLING]
     frames = [part.select(*map(quoted, names)) for part in parts]
@@ -166,7 +166,7 @@ class LandedMessages:
     values: _Rows
     #: Where tasks wrote the bytes of messages, where they have read them.
     sheets: Sheeted = ()
-    exact: Stored | None = None
+    exact: InFiles | None = None
 
     @property
     def on_driver(self) -> bool:
