@@ -70,6 +70,11 @@ def test_what_follows_is_what_all_rows_give(parts: list[Any], expression: str) -
         assert known
 
 
+def test_of_what_is_no_aggregate_one_row_is_asked_for(parts: list[Any]) -> None:
+    assert Amounts(_of(parts[0])).value("day >= DATE'2026-08-01'") is True
+    assert Amounts(_of(parts[1])).value("day >= DATE'2026-08-01'") is None
+
+
 @pytest.mark.parametrize("expression", DO_NOT)
 def test_what_does_not_follow_is_read_again(parts: list[Any], expression: str) -> None:
     amounts = Amounts(_of(parts[0].coalesce(1)), {}, _of(parts[2]))

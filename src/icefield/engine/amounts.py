@@ -71,7 +71,7 @@ class Amounts:
         """A frame of one row with the value, and the parts that it also has."""
         parts = _parts_of(self.whole, expression)
         if parts is None:
-            return self.whole.selectExpr(f"{expression} AS value"), None
+            return self.whole.selectExpr(f"{expression} AS value").limit(1), None  # it may be no aggregate
         follows = self.new_rows is not None and all(part.key in self.known for part in parts.parts)
         return self._followed(parts) if follows else self._read(parts, expression), parts
 
@@ -100,7 +100,7 @@ def evaluate_together(wanted: Sequence[tuple[Amounts, str]]) -> None:
     ]
     found = {row["n"]: row["texts"] for row in reduce(lambda a, b: a.union(b), texts).collect()}
     for n, (amounts, expression, frame, parts) in enumerate(asked):
-        value, *told = found[n]
+        value, *told = found.get(n, [None])
         amounts.values[expression] = _read_back(value, frame.schema["value"].dataType)
         amounts.found |= {part.key: text for part, text in zip(parts.parts, told, strict=True)} if parts else {}
 

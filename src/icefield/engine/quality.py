@@ -116,14 +116,14 @@ def split(
     code = f"{node.fingerprint} {node.checks_fingerprint}"
     marked = _marked(output, row_checks)
     few = landed is not None and landed.count <= min(FEW_ROWS, limits.LIMITS.driver_rejects)
-    if few:
-        marked = marked.withColumns(_flags(node))
     replayed = decided is not None and bool(decided.of("replay"))
     mended = None
     if replayed and decided is not None:
         failing = evaluate(marked.where(_FAILED), scratch / "waiting").frame
         mended = mend(failing, decided, all_hold(row_checks), reasons_of(row_checks), scratch)
         marked = _with_mended(marked, mended)
+    if few:
+        marked = marked.withColumns(_flags(node))  # of the values that rows have after their repair
     passing = marked.where(f"NOT {_FAILED}").drop(*_MARKS, *(_flags(node) if few else ()))
     result = Split(good=passing, passed=passing.count, unfit=decided.unfit if decided else frozenset())
     result.mended = mended
