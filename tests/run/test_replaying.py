@@ -248,3 +248,14 @@ def test_rows_without_file_and_line_are_not_decided_about(tmp_path: Path, lost: 
     project.run()
     with pytest.raises(OriginLost, match=r"1 of the quarantined rows .* have no file and line"):
         discard(project, table=table)
+
+
+def test_a_check_that_warns_sees_the_values_after_the_repair(tmp_path: Path) -> None:
+    warns = 'expect("amount is usual", "amount < 100", otherwise="warn"), expect("amount is positive"'
+    project = landed(tmp_path, BRONZE.replace('expect("amount is positive"', warns))
+    project.land("9.csv", [order(90, amount="-500.00")])
+    project.run()
+    assert replay(project, "amount = -500", amount="abs(amount)").status == "published"
+    result = project.run(full_refresh=True)
+    told = {check.check: (check.status, check.failed_rows) for check in result.checks if check.table == TABLE}
+    assert told["amount is usual"] == ("warned", 1)
