@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sensors import require_equal
 from sensors_recompute import Sent
-from watchers import copied, produce, published, wait_for, watch
+from watchers import PATIENCE, copied, produce, published, wait_for, watch
 
 from icefield.engine.intake.topics.broker import Settings
 from icefield.engine.intake.topics.client import Client
@@ -28,6 +28,8 @@ SECONDS = float(os.environ.get("ICEFIELD_STREAM_SECONDS", "60"))
 RATE = os.environ.get("ICEFIELD_STREAM_RATE", "2000")
 KILLS = int(os.environ.get("ICEFIELD_STREAM_KILLS", "5"))
 SEED = int(os.environ.get("ICEFIELD_STREAM_SEED", str(random.randrange(1_000_000))))
+#: So that a watcher which has much to catch up with publishes again and again.
+MAX_ROWS = "100000"
 TOPIC = "sensor-readings"
 
 
@@ -54,9 +56,13 @@ def test_every_event_is_taken_in_once_whoever_is_killed(kafka: Kafka, tmp_path: 
     broker_dies = KILLS // 2
     for number in range(KILLS):
         before = published(lake)
-        watcher = watch(root, kafka, tmp_path / f"watcher-{number}.log")
-        wait_for(lambda: published(lake) > before, "a run", watcher)  # noqa: B023 - called at once
-        time.sleep(chance.uniform(0, 3))  # any moment of the runs that follow
+        watcher = watch(root, kafka, tmp_path / f"watcher-{number}.log", "--max-rows", MAX_ROWS)
+        if number % 2:
+            time.sleep(chance.uniform(0, 20))  # any moment of its start and of its first run
+        else:
+            wait_for(lambda: published(lake) > before, "a run", watcher)  # noqa: B023 - called at once
+            time.sleep(chance.uniform(0, 3))  # any moment of the runs that follow
+        print(f"{time.monotonic() - begun:.0f} s: kill {number + 1} of {KILLS}, {published(lake)} runs published")
         if number == broker_dies:
             kafka.kill()
             kafka.start()
@@ -65,10 +71,11 @@ def test_every_event_is_taken_in_once_whoever_is_killed(kafka: Kafka, tmp_path: 
     assert producer.stop() == 0, producer.log.read_text()
     sent = sent_to(kafka)
     last = watch(root, kafka, tmp_path / "watcher-last.log")
-    wait_for(lambda: _taken(lake) == len(sent), "everything to be taken in", last)
+    wait_for(lambda: _taken(lake) == len(sent), "everything to be taken in", last, patience=PATIENCE + SECONDS)
     assert last.stop() == 0, last.log.read_text()[-3000:]
     acknowledged = [json.loads(line) for line in manifest.read_text().splitlines()]
     assert {(p, o, v) for p, o, v in acknowledged} <= {(one.partition, one.offset, one.value) for one in sent}
+    print(f"{time.monotonic() - begun:.0f} s: {len(sent):,} events in {published(lake)} runs; comparing")
     require_equal(lake.pointers(), sent)
 
 

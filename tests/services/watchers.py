@@ -89,12 +89,12 @@ def published(lake: EmbeddedLake) -> int:
     )
 
 
-def wait_for(condition: Callable[[], bool], what: str, *alive: Running) -> None:
+def wait_for(condition: Callable[[], bool], what: str, *alive: Running, patience: float = PATIENCE) -> None:
     """Waits until something holds, as long as the processes that bring it about are alive."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
     while not condition():
         for one in alive:
             one.require_alive()
         told = alive[0].log.read_text(errors="replace")[-3000:] if alive else ""
-        assert time.monotonic() < until, f"{what} did not happen in {PATIENCE} s\n{told}"
+        assert time.monotonic() < until, f"{what} did not happen in {patience:.0f} s\n{told}"
         time.sleep(0.1)

@@ -87,6 +87,12 @@ class Amounts:
         return merged.selectExpr(f"{parts.whole} AS value", *told)
 
 
+def foresee(wanted: Sequence[tuple[Amounts, str]]) -> None:
+    """Evaluates amounts by one query; where one of them cannot be evaluated, all wait until they are asked for."""
+    with suppress(PySparkException):
+        evaluate_together(wanted)
+
+
 def evaluate_together(wanted: Sequence[tuple[Amounts, str]]) -> None:
     """Evaluates aggregates of several tables by one query."""
     asked = [(amounts, expression, *amounts.asked(expression)) for amounts, expression in wanted]

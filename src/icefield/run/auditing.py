@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -104,9 +103,7 @@ class Across:
 
     def foresee(self) -> None:
         """Evaluates the amounts of all open checks by one query; one that cannot be evaluated is told by its check."""
-        from pyspark.errors import PySparkException
-
-        from icefield.engine.amounts import evaluate_together  # noqa: PLC0415
+        from icefield.engine.amounts import foresee  # noqa: PLC0415 - pyspark
         from icefield.engine.audit import cross_checks  # noqa: PLC0415
 
         wanted = []
@@ -115,8 +112,7 @@ class Across:
             if isinstance(check, Reconciles) and one.owner in self.states and any(map(self._changed, one.tables)):
                 wanted += [(self._read(table), amount) for table, amount in check.amounts.items()]
         asked = {(id(seen.amounts), amount): (seen.amounts, amount) for seen, amount in wanted if seen is not None}
-        with suppress(PySparkException):
-            evaluate_together([one for one in asked.values() if one[0] is not None])
+        foresee([one for one in asked.values() if one[0] is not None])
 
     def result(self, check: CrossCheck) -> CheckResult | None:
         """What comes of it; None where nothing that this run did can make it fail."""
