@@ -24,7 +24,7 @@ from contestants import generate, land
 from measure import Measured, measure
 from report import machine
 
-from icefield.engine.java import find_java
+from icefield.engine.session.java import find_java
 
 ROOT = Path(__file__).resolve().parent.parent
 WARM_UP = ("--rows", "3800", "--days", "3")

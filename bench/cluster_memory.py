@@ -25,7 +25,7 @@ from contestants import PROJECT, generate
 from measure import processes
 from report import machine
 
-from icefield.engine.java import find_java
+from icefield.engine.session.java import find_java
 from run import RESULTS, say, temporary
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
@@ -37,9 +37,9 @@ SETTINGS = '"spark.driver.host" = "127.0.0.1"\n"spark.executor.memory" = "1g"\n'
 SCRIPT = """
 import sys
 from icefield.project import open_project
-from icefield.run.order import Order
+from icefield.run.request import RunRequest
 from icefield.run.runner import run_project
-result = run_project(open_project(sys.argv[1]), Order())
+result = run_project(open_project(sys.argv[1]), RunRequest())
 if not result.ok:
     sys.exit(str(result.error))
 from pyspark.sql import SparkSession

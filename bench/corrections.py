@@ -24,10 +24,10 @@ from measure import processes
 from report import machine
 
 from icefield import Lake
-from icefield.engine.java import find_java
+from icefield.engine.session.java import find_java
 from icefield.graph.state import Repair
 from icefield.project import open_project
-from icefield.run.order import Order
+from icefield.run.request import RunRequest
 from icefield.run.runner import run_project
 from run import RESULTS, say, temporary
 
@@ -49,23 +49,23 @@ def prepared(work: Path, rows: int, days: int) -> Path:
     return place
 
 
-def correct_a_line(place: Path, number: int) -> Order:
+def correct_a_line(place: Path, number: int) -> RunRequest:
     """One amount of one file becomes another."""
     file = sorted((place / "landing" / FEED).glob("*.csv"))[10 + number]
     lines = file.read_bytes().split(b"\n")  # some of them are no text
     cells = lines[50].split(b",")
     cells[3] = f"{float(cells[3]) + 1:.2f}".encode()
     _replace(file, [*lines[:50], b",".join(cells), *lines[51:]])
-    return Order()
+    return RunRequest()
 
 
-def delete_a_file(place: Path, number: int) -> Order:
+def delete_a_file(place: Path, number: int) -> RunRequest:
     """One of the files of a feed goes."""
     sorted((place / "landing" / FEED).glob("*.csv"))[20 + number].unlink()
-    return Order()
+    return RunRequest()
 
 
-def replay_ten_rows(place: Path, number: int) -> Order:
+def replay_ten_rows(place: Path, number: int) -> RunRequest:
     """Ten payments that are not positive are repaired."""
     waiting = f"SELECT transaction_id FROM bronze.{FEED}__quarantine WHERE amount < 0 ORDER BY 1 LIMIT 10"
     ids = ", ".join(str(one) for (one,) in Lake(place).sql(waiting).rows())
@@ -75,16 +75,16 @@ def replay_ten_rows(place: Path, number: int) -> Order:
         where=f"transaction_id IN ({ids}) AND amount < 0",
         assign=(("amount", "abs(amount)"),),
     )
-    return Order(repairs=(repair,))
+    return RunRequest(repairs=(repair,))
 
 
-def one_more_day(place: Path, number: int) -> Order:
+def one_more_day(place: Path, number: int) -> RunRequest:
     """A file of each feed arrives."""
     subprocess.run(generate(place / "landing", "--append", "--days", "1"), check=True, capture_output=True)
-    return Order()
+    return RunRequest()
 
 
-WORK: dict[str, Callable[[Path, int], Order]] = {
+WORK: dict[str, Callable[[Path, int], RunRequest]] = {
     "one more day": one_more_day,
     "one corrected line": correct_a_line,
     "one deleted file": delete_a_file,
@@ -106,7 +106,7 @@ def cpu_seconds() -> float:
     return sum(table[pid].cpu_seconds for pid in own)
 
 
-def measured(place: Path, order: Order) -> dict[str, Any]:
+def measured(place: Path, order: RunRequest) -> dict[str, Any]:
     """One run, and what it did."""
     used, begun = cpu_seconds(), time.perf_counter()
     result = run_project(open_project(place), order)
@@ -132,7 +132,7 @@ def main() -> int:
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in WORK}
     with temporary(asked.work) as work:
         place = prepared(work, asked.rows, asked.days)
-        say(f"first build: {measured(place, Order())['seconds']} s")
+        say(f"first build: {measured(place, RunRequest())['seconds']} s")
         for change in WORK.values():  # the first of each kind finds its code cold
             measured(place, change(place, -1))
         for number in range(asked.repeat):

@@ -50,8 +50,8 @@ from contestants import (
 from measure import CommandFailed, Measured, measure
 from report import DAY, FEW, FEW_ROWS, FULL, NOTHING
 
-from icefield.engine.jars import ensure_jars
-from icefield.engine.java import find_java
+from icefield.engine.session.jars import ensure_jars
+from icefield.engine.session.java import find_java
 
 BENCH = Path(__file__).parent
 RESULTS = BENCH / "results"

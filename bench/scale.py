@@ -25,7 +25,7 @@ import report
 from contestants import ICEFIELD, Contestant, contestants, generate
 from measure import CommandFailed, Measured, measure
 
-from icefield.engine.java import find_java
+from icefield.engine.session.java import find_java
 from run import RESULTS, say, temporary, told
 
 DAYS = 90

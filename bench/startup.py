@@ -60,8 +60,8 @@ def _measured(which: str, environment: Mapping[str, str]) -> dict[str, float]:
 def _start_plain(scratch: Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    from icefield.engine.jars import ensure_jars
-    from icefield.engine.session import HEAP, ICEBERG_EXTENSIONS
+    from icefield.engine.session.jars import ensure_jars
+    from icefield.engine.session.spark import HEAP, ICEBERG_EXTENSIONS
 
     builder = SparkSession.Builder().master(MASTER).config("spark.driver.memory", HEAP)
     builder = builder.config("spark.driver.extraClassPath", ":".join(map(str, ensure_jars())))
@@ -70,7 +70,7 @@ def _start_plain(scratch: Path) -> SparkSession:
 
 
 def _start_ours(scratch: Path) -> SparkSession:
-    from icefield.engine.session import start_session
+    from icefield.engine.session.spark import start_session
 
     return start_session(app=OURS, conf={"spark.master": MASTER}, log=scratch / "spark.log", effort="least")
 

@@ -34,7 +34,7 @@ def icefield(place: Path) -> None:
 def pyspark(place: Path) -> None:
     import handwritten_pyspark
 
-    from icefield.engine.jars import ensure_jars
+    from icefield.engine.session.jars import ensure_jars
 
     # The builder hands over the session that there is.
     spark = handwritten_pyspark.session(place / "tables", [str(jar) for jar in ensure_jars()])

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from icefield.lake import metadata as meta
+from icefield.lake.duckdb_scan import connect, scan
 from icefield.lake.embedded import EmbeddedLake
 from icefield.lake.manifests import records
-from icefield.lake.scan import connect, scan
 from icefield.project import open_project
-from icefield.run.order import Order
+from icefield.run.request import RunRequest
 from icefield.run.watch import UPKEEP_RUNS, Failed, Happening, Maintained, Ran, Watch
 
 EVENTS_PER_SECOND = 2_000
@@ -219,7 +219,7 @@ def main() -> int:
         sensors.land()
         Watch(
             open_again=lambda: open_project(root),
-            order=Order(),
+            order=RunRequest(),
             tell=bench.tell,
             runs=given.runs,
             upkeep_runs=None if given.no_upkeep else UPKEEP_RUNS,

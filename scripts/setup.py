@@ -208,12 +208,12 @@ def has_uv() -> bool:
 
 
 def fetch_jars() -> None:
-    watched("fetching Iceberg and SQLite for Spark", [VENV_PYTHON, "-m", "icefield.engine.jars"])
+    watched("fetching Iceberg and SQLite for Spark", [VENV_PYTHON, "-m", "icefield.engine.session.jars"])
 
 
 def check_java() -> str:
     code = (
-        "from icefield.engine.java import find_java as f; j = f(); "
+        "from icefield.engine.session.java import find_java as f; j = f(); "
         "print('Java %d (%s)' % (j.version, 'from its wheel' if j.bundled else j.home))"
     )
     done = subprocess.run([VENV_PYTHON, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)

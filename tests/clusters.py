@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from icefield.engine.java import find_java
+from icefield.engine.session.java import find_java
 from projects import SOURCES
 
 SPARK = Path(pyspark.__file__).parent

@@ -58,7 +58,7 @@ def _stop_spark() -> None:
         return
     from pyspark import SparkContext
 
-    from icefield.engine import session
+    from icefield.engine.session import spark as session
 
     session.stop_session()
     if SparkContext._active_spark_context is not None:

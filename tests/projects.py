@@ -21,8 +21,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from icefield.lake.duckdb_scan import connect, scan
 from icefield.lake.embedded import EmbeddedLake
-from icefield.lake.scan import connect, scan
 
 SOURCES = Path(__file__).resolve().parents[1] / "src"
 VOLATILE = {"ingested_at", "run", "quarantined_at"}
@@ -97,10 +97,10 @@ class TinyProject:
     def run(self, **order: Any) -> Any:
         """A run in this process, on the one session it has."""
         from icefield.project import open_project
-        from icefield.run.order import Order
+        from icefield.run.request import RunRequest
         from icefield.run.runner import run_project
 
-        return run_project(open_project(self.root), Order(**{"once": True, **order}))
+        return run_project(open_project(self.root), RunRequest(**{"once": True, **order}))
 
     def spawn(self, failpoints: str = "", *, script: str = "", **order: Any) -> Process:
         """A run in a process and process group of its own; `script` is Python that the process runs first."""
@@ -268,12 +268,12 @@ def until(condition: Callable[[], Any], seconds: float = 120, *, what: str = "")
 def main(root: str, wanted: str = "{}", script: str = "") -> int:
     from icefield.errors import IcefieldError
     from icefield.project import open_project
-    from icefield.run.order import Order
+    from icefield.run.request import RunRequest
     from icefield.run.runner import run_project
 
     exec(compile(script, "script", "exec"), {})  # what a test wants to be different in this process
     try:
-        result = run_project(open_project(root), Order(**json.loads(wanted)))
+        result = run_project(open_project(root), RunRequest(**json.loads(wanted)))
     except IcefieldError as error:
         told: dict[str, Any] = {"run": "", "status": "raised", "error": str(error), "code": error.code}
     else:

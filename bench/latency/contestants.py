@@ -15,7 +15,7 @@ from typing import Any
 
 from measure import CommandFailed, Family
 
-from icefield.engine.jars import Jar, ensure_jars
+from icefield.engine.session.jars import Jar, ensure_jars
 
 HERE = Path(__file__).parent
 SENSORS = HERE.parents[1] / "pipelines" / "sensors"

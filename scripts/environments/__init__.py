@@ -19,7 +19,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from icefield.engine.jars import cache_folder
+from icefield.engine.session.jars import cache_folder
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from icefield.engine.jars import Jar
+from icefield.engine.session.jars import Jar
 from servers.downloads import locked_jars, unpacked_archive
 from servers.jvm import java_command
 from servers.kafka import LARGEST_MESSAGE, LOCK, Kafka

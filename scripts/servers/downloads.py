@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from icefield.engine.jars import Jar, cache_folder, ensure_jars
+from icefield.engine.session.jars import Jar, cache_folder, ensure_jars
 from icefield.errors import IcefieldError
 from servers.service import ServiceError
 

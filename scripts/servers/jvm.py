@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from icefield.engine.java import Java, find_java
+from icefield.engine.session.java import Java, find_java
 from icefield.errors import IcefieldError
 from servers.service import ServiceError
 

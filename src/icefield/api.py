@@ -14,8 +14,8 @@ from icefield.query import Reader, Result, open_reader
 from icefield.query.overview import columns
 from icefield.run.batches import run_due
 from icefield.run.events import silent
-from icefield.run.order import Order
 from icefield.run.planning import look_for_due, plan_project, selected
+from icefield.run.request import RunRequest
 from icefield.run.verifying import verify_project
 from icefield.run.watch import Watch
 
@@ -88,7 +88,7 @@ class Lake:
         result = lake.run(select="+gold.customer_summary")
         result.ok, result.run, result.status        # (True, '20261115T120000-a1b2c3', 'published')
         """
-        order = Order(
+        order = RunRequest(
             select=_selector(select),
             exclude=_selector(exclude),
             full_refresh=full_refresh,
@@ -116,7 +116,7 @@ class Lake:
 
         lake.watch(every=10, runs=100, tell=print)
         """
-        order = Order(select=_selector(select), exclude=_selector(exclude), max_rows=max_rows)
+        order = RunRequest(select=_selector(select), exclude=_selector(exclude), max_rows=max_rows)
         loop = Watch(open_again=lambda: self.project, order=order, tell=tell, listener=listener, every=every, runs=runs)
         loop.carry_out()
         return loop.done
@@ -133,7 +133,7 @@ class Lake:
 
         [(step.table, step.action, step.reason) for step in lake.plan().work]
         """
-        project, order = self.project, Order(full_refresh=full_refresh, accept=_names(accept))
+        project, order = self.project, RunRequest(full_refresh=full_refresh, accept=_names(accept))
         lake = EmbeddedLake(project.profile.lake)
         lake.require_in_place()
         selection = selected(project, _selector(select), _selector(exclude))

@@ -25,13 +25,13 @@ from pyspark.sql import functions as F
 
 from icefield.declare import Accumulate, ByKey, Full, Ref, Refresh, declarations_of
 from icefield.declare.tables import parameters_of
-from icefield.engine.keyed import key_of
 from icefield.engine.promises.keys import measured, require_keys
 from icefield.engine.promises.rules import Call, prove, prove_finish
 from icefield.engine.promises.spark_plans import input_frame
-from icefield.engine.renewal import merged_halves
+from icefield.engine.refresh.keys import key_of
+from icefield.engine.refresh.renewal import merged_halves
 from icefield.engine.rows import plain
-from icefield.engine.session import start_session
+from icefield.engine.session.spark import start_session
 from icefield.errors import DeclarationError
 from icefield.graph import Edge, Node
 

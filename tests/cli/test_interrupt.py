@@ -56,7 +56,7 @@ MOMENTS = (
     "numpy",
     "pyspark.sql",
     "pyspark.sql.functions",
-    "icefield.engine.stage",
+    "icefield.engine.refresh.stage",
 )
 SENTENCES = (
     "Interrupted. Nothing was changed.\n",

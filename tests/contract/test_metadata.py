@@ -128,7 +128,7 @@ def test_pyiceberg_reads_what_was_published(lake: EmbeddedLake) -> None:
 @pytest.mark.spark
 def test_of_what_spark_wrote_only_the_listed_paths_differ(lake: EmbeddedLake, tmp_path: Path) -> None:
     """Created, grown by a column, appended to, replaced: each as a run of its own."""
-    from icefield.engine.session import add_catalog, start_session
+    from icefield.engine.session.spark import add_catalog, start_session
     from icefield.engine.tables import Tables
 
     spark = start_session(app="contract", conf={}, log=tmp_path / "spark.log")

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from icefield import Lake
-from icefield.engine import replacing, update
+from icefield.engine.refresh import replace as replacing
+from icefield.engine.refresh import update
 from projects import TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from icefield.lake.scan import connect, scan
+from icefield.lake.duckdb_scan import connect, scan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def by_polars(location: str) -> pa.Table:
 
 def by_spark(spark: SparkSession, lake: EmbeddedLake) -> Callable[[str], pa.Table]:
     """Spark goes through the catalog, as a job of someone else would."""
-    from icefield.engine.session import add_catalog
+    from icefield.engine.session.spark import add_catalog
 
     add_catalog(spark, "lake", uri=str(lake.catalog.path), warehouse=str(lake.warehouse))
     return lambda table: spark.table(f"lake.{table}").toArrow()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from icefield.lake.scan import connect, scan
+from icefield.lake.duckdb_scan import connect, scan
 from shop_recompute import KEYS, TYPES, micros, recompute
 
 #: Texts that are longer than this are compared by their digests.

@@ -23,7 +23,7 @@ from recompute import FEEDS, recompute
 from icefield.engine import limits
 from icefield.engine.limits import Limits
 from icefield.lake import metadata as meta
-from icefield.lake.scan import connect, scan
+from icefield.lake.duckdb_scan import connect, scan
 from projects import TinyProject
 
 pytestmark = pytest.mark.spark
@@ -181,7 +181,7 @@ def test_when_a_row_was_taken_in_survives_a_full_refresh(shop: Shop) -> None:
 
 
 def test_four_readers_agree_on_every_table(shop: Shop, tmp_path: Path) -> None:
-    from icefield.engine.session import start_session
+    from icefield.engine.session.spark import start_session
 
     conf = {"spark.driver.memory": "3g"}
     spark = by_spark(start_session(app="readers", conf=conf, log=tmp_path / "spark.log"), shop.project.lake)

@@ -16,12 +16,12 @@ import duckdb
 import pytest
 from taxi_recompute import recompute
 
+from icefield.lake.duckdb_scan import connect, scan
 from icefield.lake.history import history
 from icefield.lake.metadata import load
-from icefield.lake.scan import connect, scan
 from icefield.project import open_project
 from icefield.run.batches import run_due
-from icefield.run.order import Order
+from icefield.run.request import RunRequest
 from projects import TinyProject
 
 pytestmark = pytest.mark.spark
@@ -58,7 +58,7 @@ def generate(project: TinyProject, *arguments: str) -> None:
 
 def run(project: TinyProject, **order: Any) -> list[Any]:
     found: list[Any] = []
-    found.append(run_due(open_project(project.root), Order(once=True, **order), between=found.append))
+    found.append(run_due(open_project(project.root), RunRequest(once=True, **order), between=found.append))
     assert all(result.ok for result in found), found[-1].error
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from icefield.engine.session import start_session
+from icefield.engine.session.spark import start_session
 
 if (tests := str(Path(__file__).parents[1])) not in sys.path:
     sys.path.append(tests)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from icefield.engine.amounts import Amounts
+from icefield.engine.checks.aggregates import Amounts
 
 pytestmark = pytest.mark.spark
 

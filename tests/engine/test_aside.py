@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icefield.engine import aside, limits, quality
+from icefield.engine import limits
+from icefield.engine.checks import rejects as aside
+from icefield.engine.checks import split as quality
 from icefield.engine.intake.files import raw
 from icefield.engine.limits import Limits
 from projects import TinyProject, tiny

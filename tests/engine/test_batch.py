@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from icefield.engine.batch import InFiles, InMemory, evaluate
-from icefield.engine.session import start_session, stop_session
+from icefield.engine.session.spark import start_session, stop_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_spark]
 

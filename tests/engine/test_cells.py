@@ -16,7 +16,7 @@ from icefield.engine.intake.files import undecided
 from icefield.engine.intake.files.cells import form_of, is_plain, values_of
 from icefield.engine.intake.files.reading import Sheets, Undecided
 from icefield.engine.origin import ARRIVAL, LINE, PROBLEM, ROW
-from icefield.engine.session import start_session
+from icefield.engine.session.spark import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

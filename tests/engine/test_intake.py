@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from icefield.declare import files
-from icefield.engine import limits, stage
+from icefield.engine import limits
 from icefield.engine.intake.files import classify, splits
 from icefield.engine.intake.files import parquet as parquet_files
 from icefield.engine.intake.files.heads import read_head
 from icefield.engine.limits import Limits
+from icefield.engine.refresh import stage
 from icefield.errors import FileChanged, IcefieldError, LandingMissing, WrongHeader
 from icefield.graph.news import LandedFile
 from projects import TinyProject, tiny

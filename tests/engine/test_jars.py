@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from icefield.engine.jars import PINNED, Jar, cache_folder, default_repository, ensure_jars
+from icefield.engine.session.jars import PINNED, Jar, cache_folder, default_repository, ensure_jars
 from icefield.errors import JarError
 
 CONTENT = b"not really a jar, but pinned like one" * 1000

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from icefield.engine import java
-from icefield.engine.java import find_java
-from icefield.engine.jvm import COMPILERS
+from icefield.engine.session import java
+from icefield.engine.session.java import find_java
+from icefield.engine.session.jvm import COMPILERS
 from icefield.errors import JavaNotFound
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from icefield.engine import quality, tables
+from icefield.engine import tables
+from icefield.engine.checks import split as quality
 from projects import TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark

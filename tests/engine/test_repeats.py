@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from icefield.engine.checks.duplicates import late
 from icefield.engine.origin import ARRIVAL, ROW
-from icefield.engine.repeats import late
 from projects import order, tiny
 
 if TYPE_CHECKING:

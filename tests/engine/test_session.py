@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.own_spark]
 PRELUDE = """
 import json, os, signal, sys, time
 from pathlib import Path
-from icefield.engine.session import add_catalog, start_session, stop_session
+from icefield.engine.session.spark import add_catalog, start_session, stop_session
 log = Path(sys.argv[1]) / "spark.log"
 """
 START = 'spark = start_session(app="test", conf={"spark.driver.memory": "1g"}, log=log)\n'
@@ -206,10 +206,10 @@ def test_a_heap_that_java_refuses_is_one_paragraph(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"\0" * 100_000, b"rubbish" * 10_000], ids=["empty", "half", "rubbish"])
 def test_no_class_archive_can_break_a_start(tmp_path, content):
     """Neither one that a killed JVM left half-written, nor one that went bad."""
-    from icefield.engine.archive import use_archive
-    from icefield.engine.jars import ensure_jars
-    from icefield.engine.java import find_java
-    from icefield.engine.jvm import class_path
+    from icefield.engine.session.class_archive import use_archive
+    from icefield.engine.session.jars import ensure_jars
+    from icefield.engine.session.java import find_java
+    from icefield.engine.session.jvm import class_path
 
     classes = class_path(ensure_jars(), {})
     use = use_archive(find_java(), classes, tmp_path / "classes")

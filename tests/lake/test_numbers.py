@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from icefield.lake import numbers
-from icefield.lake.numbers import Arrived, Marks, Ordered, distinct, repeated
+from icefield.lake import int_sets as numbers
+from icefield.lake.int_sets import Arrived, Marks, Ordered, distinct, repeated
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from icefield.lake import arrow_scan as rows
 from icefield.lake import metadata as meta
-from icefield.lake import rows
 from icefield.lake.branch import Branch
-from icefield.lake.numbers import Arrived
+from icefield.lake.int_sets import Arrived
 from lakes import new_lake, open_branch, publish
 
 
@@ -75,7 +75,7 @@ def test_files_that_can_have_none_of_the_numbers_are_not_opened(
 def test_lists_of_structs_are_nothing_for_pyiceberg_which_makes_empty_lists_of_nulls() -> None:
     import pyarrow as pa
 
-    from icefield.lake.rows import can_be_written, keeps_nulls
+    from icefield.lake.arrow_scan import can_be_written, keeps_nulls
 
     one = pa.struct([("a", pa.int32())])
     for kind in (pa.list_(one), pa.map_(pa.string(), one), pa.struct([("x", pa.list_(one))]), pa.list_(pa.list_(one))):

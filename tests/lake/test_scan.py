@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from icefield.lake.duckdb_scan import taken_files
 from icefield.lake.embedded import EmbeddedLake
 from icefield.lake.ops import at
-from icefield.lake.scan import taken_files
 from lakes import new_lake, open_branch, told
 
 

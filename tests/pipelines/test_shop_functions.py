@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from captured import EVENTS, event
 from icefield.declare import Append, ByKey, Full
-from icefield.engine.session import start_session
+from icefield.engine.session.spark import start_session
 from icefield.project import load_functions, open_project
 from icefield.testing import assert_incremental
 from projects import QUICK

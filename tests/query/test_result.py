@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from icefield.errors import MissingPackage, UnknownFormat
-from icefield.lake.scan import connect
+from icefield.lake.duckdb_scan import connect
 from icefield.query.result import Result, collect
 
 QUERY = """

@@ -8,9 +8,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from icefield import Lake
-from icefield.engine import limits, renewal, update
+from icefield.engine import limits
 from icefield.engine.limits import Limits
-from icefield.engine.session import start_session, stop_session
+from icefield.engine.refresh import renewal, update
+from icefield.engine.session.spark import start_session, stop_session
 from icefield.errors import NotExact, PromiseBroken
 from icefield.lake.catalog import LAKE
 from projects import TinyProject, order, tiny

@@ -13,7 +13,7 @@ from icefield.lake.metadata import load
 from icefield.project import open_project
 from icefield.run.batch import landed_batches
 from icefield.run.batches import batch_states, gaps, run_batch, run_due
-from icefield.run.order import Order
+from icefield.run.request import RunRequest
 from projects import TinyProject, tiny
 
 pytestmark = pytest.mark.spark
@@ -45,7 +45,7 @@ def land(project: TinyProject, name: str, *lines: str, header: str = "id,day,far
 
 def run(project: TinyProject, **order: Any) -> list[Any]:
     found: list[Any] = []
-    found.append(run_due(open_project(project.root), Order(once=True, **order), between=found.append))
+    found.append(run_due(open_project(project.root), RunRequest(once=True, **order), between=found.append))
     return found
 
 
@@ -88,13 +88,15 @@ def test_one_batch_is_exactly_one_run_also_where_it_was_taken_before(tmp_path: P
     project = begun(tmp_path)
     opened = open_project(project.root)
     assert landed_batches(opened) == {"raw.trips": ("2026-01", "2026-02", "2026-03")}
-    assert run_batch(opened, Order(once=True, select="raw.trips"), "2026-02").ok
-    later = run_batch(opened, Order(once=True), "2026-02")  # its files are taken in; the table behind is not there yet
+    assert run_batch(opened, RunRequest(once=True, select="raw.trips"), "2026-02").ok
+    later = run_batch(
+        opened, RunRequest(once=True), "2026-02"
+    )  # its files are taken in; the table behind is not there yet
     assert [(one.table, one.status) for one in later.tables] == [("marts.days", "published")]
     assert versions(project) == [("2026-02", 2, 2)]
-    assert run_batch(opened, Order(once=True), "2026-02").status == "nothing new"
+    assert run_batch(opened, RunRequest(once=True), "2026-02").status == "nothing new"
     with pytest.raises(UnknownBatch, match=r"2026-07"):
-        run_batch(opened, Order(once=True), "2026-07")
+        run_batch(opened, RunRequest(once=True), "2026-07")
 
 
 def test_a_month_again_replaces_that_month_alone(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from icefield.engine.keyed import KeySet
-from icefield.engine.renewal import Renewal
+from icefield.engine.refresh.keys import KeySet
+from icefield.engine.refresh.renewal import Renewal
 from icefield.graph.state import Repair
 from icefield.lake import metadata as meta
 from icefield.lake.history import history

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icefield import Lake
-from icefield.engine.session import start_session
+from icefield.engine.session.spark import start_session
 from icefield.lake.catalog import LAKE
 from projects import TinyProject, order, tiny
 

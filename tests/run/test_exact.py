@@ -24,9 +24,13 @@ from hypothesis import HealthCheck, Phase, note, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from icefield.engine import changes, keyed, limits, renewal, repeats, replacing, update
+from icefield.engine import limits
+from icefield.engine.checks import duplicates as repeats
 from icefield.engine.limits import Limits
-from icefield.engine.session import add_catalog, start_session
+from icefield.engine.refresh import changes, renewal, update
+from icefield.engine.refresh import keys as keyed
+from icefield.engine.refresh import replace as replacing
+from icefield.engine.session.spark import add_catalog, start_session
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE
 from projects import TinyProject, rows_of, tiny

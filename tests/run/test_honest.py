@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from icefield import Lake
-from icefield.engine import update
+from icefield.engine.refresh import update
 from projects import TinyProject, tiny
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from icefield.engine import replacing, update
+from icefield.engine.refresh import replace as replacing
+from icefield.engine.refresh import update
 from projects import TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark

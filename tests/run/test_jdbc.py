@@ -182,7 +182,7 @@ def test_connections_share_the_rows_by_a_column(tmp_path: Path) -> None:
 
 
 def test_a_database_that_cannot_be_asked_is_read_at_every_run(tmp_path: Path) -> None:
-    from icefield.engine.session import start_session
+    from icefield.engine.session.spark import start_session
 
     spark = start_session(app="derby", conf=QUICK, log=tmp_path / "spark.log")
     url = f"jdbc:derby:{tmp_path}/derby"

@@ -14,8 +14,11 @@ from pyiceberg.types import DecimalType
 from pyspark.sql import SparkSession
 
 from icefield import Lake
-from icefield.engine import changes, keyed, limits, pruning, renewal, replacing, stage, update
+from icefield.engine import limits
 from icefield.engine.limits import Limits
+from icefield.engine.refresh import changes, pruning, renewal, stage, update
+from icefield.engine.refresh import keys as keyed
+from icefield.engine.refresh import replace as replacing
 from icefield.errors import KeyUnknown
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from captured import COLUMNS, events_of
-from icefield.lake.scan import connect, scan
+from icefield.lake.duckdb_scan import connect, scan
 from projects import TinyProject, tiny
 from shop_messages import Shop, told
 from shop_recompute import current, history, hk, hub, link, parse, pit, satellite, status

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from icefield.engine import session
+from icefield.engine.session import spark as session
 from icefield.lake import branch
 from projects import TinyProject, order, tiny
 

@@ -11,10 +11,13 @@ import pyarrow as pa
 import pytest
 
 from icefield import Lake
-from icefield.engine import limits, references, seen, update
+from icefield.engine import limits
+from icefield.engine.checks import references
+from icefield.engine.checks import view as seen
 from icefield.engine.limits import Limits
+from icefield.engine.refresh import update
+from icefield.lake.arrow_scan import different, not_among
 from icefield.lake.embedded import EmbeddedLake
-from icefield.lake.rows import different, not_among
 from projects import TinyProject, order, tiny
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
@@ -97,7 +100,7 @@ def test_counts_are_those_of_all_rows(
 ) -> None:
     monkeypatch.setattr(update, "REBUILD_SHARE", 100.0)
     if how == "few values":  # of more rows than fit into memory
-        monkeypatch.setattr(seen.Seen, "fit", property(lambda self: False))
+        monkeypatch.setattr(seen.TableView, "fit", property(lambda self: False))
     if how == "many":
         monkeypatch.setattr(limits, "LIMITS", Limits(compared_rows=-1))
     print(f"seed {seed}")

@@ -9,8 +9,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from icefield import Lake
-from icefield.engine import limits, renewal, stage, update
+from icefield.engine import limits
 from icefield.engine.limits import Limits
+from icefield.engine.refresh import renewal, stage, update
 from icefield.lake.catalog import LAKE
 from projects import TinyProject, order, tiny
 

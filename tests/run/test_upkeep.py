@@ -18,14 +18,14 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import Record
 
-from icefield.engine import replacing
+from icefield.engine.refresh import replace as replacing
 from icefield.errors import UnknownRun
 from icefield.lake import metadata as meta
+from icefield.lake.arrow_scan import opened
 from icefield.lake.embedded import EmbeddedLake, now_ms
 from icefield.lake.history import history
 from icefield.lake.manifests import records
 from icefield.lake.rewriting import _Writer, can_be_rewritten, rewritten
-from icefield.lake.rows import opened
 from icefield.plan import upkeep as rules
 from icefield.project import open_project
 from icefield.query import open_reader

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from icefield.project import open_project
-from icefield.run.order import Order
+from icefield.run.request import RunRequest
 from icefield.run.watch import Failed, Happening, Ran, Reloaded, Watch
 from projects import ORDERS, Process, TinyProject, order, tiny, until
 
@@ -62,7 +62,7 @@ def watched(project: TinyProject, *events: Callable[[], object], **options: Any)
     """What a loop told until it waited once more than there are events."""
     told: list[Happening] = []
     clock = Days(list(events))
-    wanted = Order(**options.pop("order", {}))
+    wanted = RunRequest(**options.pop("order", {}))
     loop = Watch(open_again=lambda: open_project(project.root), tell=told.append, clock=clock, order=wanted, **options)
     loop.carry_out()
     return told, clock

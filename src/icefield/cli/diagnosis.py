@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal
 
 from icefield.declare import Jdbc
 from icefield.engine.intake.relations.clients import open_client
-from icefield.engine.jars import PINNED, Jar, cache_folder
-from icefield.engine.java import find_java
+from icefield.engine.session.jars import PINNED, Jar, cache_folder
+from icefield.engine.session.java import find_java
 from icefield.errors import IcefieldError
 from icefield.lake.wholeness import wholeness
 from icefield.project import open_project

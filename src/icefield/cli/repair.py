@@ -16,7 +16,7 @@ from icefield.errors import NoSuchTable, WrongUsage
 from icefield.graph import select
 from icefield.graph.state import Repair
 from icefield.project import Project, open_project
-from icefield.run.order import Order
+from icefield.run.request import RunRequest
 from icefield.run.runner import run_project
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table whose quarantined rows to process.")]
@@ -79,7 +79,7 @@ def _run(
 ) -> int:
     with showing() as listener:
         selection = name if dry_run else f"{name}+"
-        order = Order(select=selection, replay=(name,), repairs=repairs, dry_run=dry_run, once=True)
+        order = RunRequest(select=selection, replay=(name,), repairs=repairs, dry_run=dry_run, once=True)
         result = run_project(opened, order, listener)
     if as_json:
         output.json(report.as_data(result, opened))

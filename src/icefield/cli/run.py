@@ -26,8 +26,8 @@ from icefield.cli.options import (
 from icefield.cli.progress import showing
 from icefield.project import open_project
 from icefield.run.batches import run_due
-from icefield.run.order import Order
 from icefield.run.planning import selected
+from icefield.run.request import RunRequest
 from icefield.run.watch import Watch
 from icefield.words import plural
 
@@ -81,7 +81,7 @@ def run(
 ) -> int:
     """Ingest new files, refresh the affected tables, check them, and publish everything atomically, or nothing."""
     opened = open_project(project, profile)
-    order = Order(
+    order = RunRequest(
         select=words(select),
         exclude=words(exclude),
         full_refresh=full_refresh,
@@ -106,7 +106,7 @@ def run(
     return 0 if result.ok else FAILED
 
 
-def _watch(order: Order, open_again: Callable[[], Project], every: float, *, as_json: bool) -> int:
+def _watch(order: RunRequest, open_again: Callable[[], Project], every: float, *, as_json: bool) -> int:
     selected(open_again(), order.select, order.exclude)  # a mistake here is no failure that is tried again
     with watching.showing(as_json=as_json) as (tell, listener):
         loop = Watch(open_again=open_again, order=order, tell=tell, listener=listener, every=every)

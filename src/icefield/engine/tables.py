@@ -21,7 +21,7 @@ from icefield.engine.sql import quoted, text
 from icefield.errors import SchemaChanged
 from icefield.graph import owner_of
 from icefield.lake import metadata as meta
-from icefield.lake.rows import (
+from icefield.lake.arrow_scan import (
     append_rows,
     can_be_written,
     columns_added,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
     from icefield.engine.batch import Batch
-    from icefield.engine.keyed import KeySet
+    from icefield.engine.refresh.keys import KeySet
     from icefield.graph import Graph, Node
     from icefield.lake.branch import Branch
     from icefield.lake.metadata import Metadata

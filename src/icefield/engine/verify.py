@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from icefield.engine.batch import evaluate
-from icefield.engine.difference import CHANGE, REMOVED, difference
+from icefield.engine.checks.split import kept
 from icefield.engine.origin import visible
 from icefield.engine.promises.trial import comparable
-from icefield.engine.quality import kept
+from icefield.engine.refresh.difference import CHANGE, REMOVED, difference
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from icefield.engine.stage import Stage
+    from icefield.engine.refresh.stage import Stage
     from icefield.graph import Node
     from icefield.graph.state import TableState
 

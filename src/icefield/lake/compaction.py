@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from icefield.errors import CompactionDiffers
 from icefield.failpoint import failpoint
 from icefield.lake import metadata as meta
+from icefield.lake.arrow_scan import opened, replacement
 from icefield.lake.manifests import records
 from icefield.lake.rewriting import can_be_rewritten, partition_of, rewritten
-from icefield.lake.rows import opened, replacement
 from icefield.plan.upkeep import Compaction, StoredFile, compaction
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from icefield.lake.rows import keeps_nulls
+from icefield.lake.arrow_scan import keeps_nulls
 from icefield.plan.upkeep import LARGE
 
 if TYPE_CHECKING:

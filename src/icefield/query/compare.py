@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icefield.lake import metadata as meta
+from icefield.lake.duckdb_scan import connect, literal, reading, scan
 from icefield.lake.manifests import LiveFiles, live_files
-from icefield.lake.scan import connect, literal, reading, scan
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

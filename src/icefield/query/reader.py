@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from icefield.declare.suggest import did_you_mean
 from icefield.errors import NoSuchTable
-from icefield.lake.scan import connect, literal, reading, scan
+from icefield.lake.duckdb_scan import connect, literal, reading, scan
 from icefield.query.overview import NAME as OVERVIEW
 from icefield.query.overview import create_overview
 from icefield.query.pins import Pin, pin_as_of, pin_branch, pin_now

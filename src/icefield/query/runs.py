@@ -6,8 +6,8 @@ import datetime as dt
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from icefield.lake.duckdb_scan import connect, literal, reading, scan
 from icefield.lake.ops import TABLES
-from icefield.lake.scan import connect, literal, reading, scan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

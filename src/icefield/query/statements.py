@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from icefield.declare.suggest import did_you_mean
 from icefield.errors import IcefieldError, NoSuchTable, QueryFailed, QueryRefused
-from icefield.lake.scan import damage
+from icefield.lake.duckdb_scan import damage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

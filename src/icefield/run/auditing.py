@@ -13,11 +13,11 @@ from icefield.graph import owner_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from icefield.engine.audit import CheckResult
-    from icefield.engine.references import Held
-    from icefield.engine.seen import Seen
-    from icefield.engine.stage import Stage
-    from icefield.engine.staged import Staged
+    from icefield.engine.checks.audit import CheckResult
+    from icefield.engine.checks.references import Held
+    from icefield.engine.checks.view import TableView
+    from icefield.engine.refresh.stage import Stage
+    from icefield.engine.refresh.staged import Staged
     from icefield.graph import Graph, Node
     from icefield.graph.state import TableState
 
@@ -31,10 +31,10 @@ def own_checks(stage: Stage, node: Node, staged: Staged, before: TableState | No
 
 
 def _own_checks(stage: Stage, node: Node, staged: Staged, before: TableState | None) -> list[CheckResult]:
-    from icefield.engine.audit import own_results, rejected_result, split_results  # noqa: PLC0415 - pyspark
-    from icefield.engine.looking import look  # noqa: PLC0415
+    from icefield.engine.checks.audit import own_results, rejected_result, split_results  # noqa: PLC0415 - pyspark
+    from icefield.engine.checks.table_views import view_of  # noqa: PLC0415
 
-    whole = look(stage.tables, staged.state, before, staged)
+    whole = view_of(stage.tables, staged.state, before, staged)
     # What was computed again is looked at again, also where it came out the same: its checks may be new.
     moves = whole.moves if staged.step.action in ("append", "update") else None
     new = whole if moves is None else moves.came
@@ -78,13 +78,13 @@ class Across:
     partial: bool = False
     _done: set[CrossCheck] = field(default_factory=set)
     _looked: set[str] = field(default_factory=set)
-    _seen: dict[str, Seen] = field(default_factory=dict)
+    _seen: dict[str, TableView] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _held: dict[str, Held] = field(default_factory=dict)
 
     def open(self, *, early: bool = False) -> dict[str, CrossCheck]:
         """The checks that were not looked at yet, by label; `early`: without those that are all looked at together."""
-        from icefield.engine.audit import cross_checks  # noqa: PLC0415 - pyspark
+        from icefield.engine.checks.audit import cross_checks  # noqa: PLC0415 - pyspark
 
         every = [
             CrossCheck(name, number, frozenset({name, *check.named_tables}))
@@ -103,8 +103,8 @@ class Across:
 
     def foresee(self) -> None:
         """Evaluates the amounts of all open checks by one query; one that cannot be evaluated is told by its check."""
-        from icefield.engine.amounts import foresee  # noqa: PLC0415 - pyspark
-        from icefield.engine.audit import cross_checks  # noqa: PLC0415
+        from icefield.engine.checks.aggregates import foresee  # noqa: PLC0415 - pyspark
+        from icefield.engine.checks.audit import cross_checks  # noqa: PLC0415
 
         wanted = []
         for one in self.open().values():
@@ -116,8 +116,8 @@ class Across:
 
     def result(self, check: CrossCheck) -> CheckResult | None:
         """What comes of it; None where nothing that this run did can make it fail."""
-        from icefield.engine.audit import cross_result  # noqa: PLC0415 - pyspark
-        from icefield.engine.references import Held  # noqa: PLC0415
+        from icefield.engine.checks.audit import cross_result  # noqa: PLC0415 - pyspark
+        from icefield.engine.checks.references import Held  # noqa: PLC0415
 
         self._done.add(check)
         changed = any(map(self._changed, check.tables))
@@ -134,17 +134,17 @@ class Across:
         return staged is not None and (staged.changed if owner_of(name) == name else name in staged.tables)
 
     def _read(self, name: str) -> Any:
-        from icefield.engine.looking import look, nothing  # noqa: PLC0415 - pyspark
+        from icefield.engine.checks.table_views import empty_view, view_of  # noqa: PLC0415 - pyspark
 
         self._looked.add(name)
         if (state := self.states.get(name)) is None:
             owner = self.states.get(owner_of(name))
-            return None if owner is None or owner.name == name else nothing(self.stage.tables, owner)
+            return None if owner is None or owner.name == name else empty_view(self.stage.tables, owner)
         if owner_of(name) != name:
-            return look(self.stage.tables, state, None, None)
+            return view_of(self.stage.tables, state, None, None)
         with self._guard:
             if name not in self._seen:
-                self._seen[name] = look(self.stage.tables, state, self.published.get(name), self.staged.get(name))
+                self._seen[name] = view_of(self.stage.tables, state, self.published.get(name), self.staged.get(name))
             return self._seen[name]
 
     @property

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from icefield.declare import Files
 from icefield.errors import UnknownBatch
 from icefield.graph.news import FilesCursor, FilesNews
+from icefield.lake.duckdb_scan import taken_files
 from icefield.lake.embedded import EmbeddedLake
-from icefield.lake.scan import taken_files
 from icefield.plan import Plan
 from icefield.run.batch import Batches, batch_of
 from icefield.run.events import BatchStarted, RunResult, silent
-from icefield.run.order import Order
 from icefield.run.planning import plan_project, selected
+from icefield.run.request import RunRequest
 from icefield.run.runner import run_project
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MONTH = re.compile(r"(\d{4})-(\d{2})")
 
 def run_due(
     project: Project,
-    order: Order,
+    order: RunRequest,
     listener: Listener = silent,
     between: Callable[[RunResult], None] = lambda result: None,
 ) -> RunResult:
@@ -58,7 +58,7 @@ def run_due(
     raise AssertionError("unreachable")
 
 
-def run_batch(project: Project, order: Order, value: str, listener: Listener = silent) -> RunResult:
+def run_batch(project: Project, order: RunRequest, value: str, listener: Listener = silent) -> RunResult:
     """Takes in one batch, and refreshes what it or anything else has touched, by exactly one run.
 
     Other batches stay for later runs. Unlike `run_due` it runs also where the batch itself has been taken in already.
@@ -72,7 +72,7 @@ def run_batch(project: Project, order: Order, value: str, listener: Listener = s
     return run_project(project, replace(order, batch=Batches(value=value, whole=whole)), listener)
 
 
-def _due(project: Project, order: Order) -> tuple[list[str], frozenset[str]]:
+def _due(project: Project, order: RunRequest) -> tuple[list[str], frozenset[str]]:
     lake = EmbeddedLake(project.profile.lake)
     states = lake.states() if lake.exists else {}
     selection = selected(project, order.select, order.exclude)
@@ -94,7 +94,7 @@ def _require_known(project: Project, value: str) -> None:
         )
 
 
-def _refuse_range(order: Order) -> None:
+def _refuse_range(order: RunRequest) -> None:
     if any(order.batches):
         raise UnknownBatch(
             "no table of this project is taken in by batches",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from icefield.declare import Check
-    from icefield.engine.audit import CheckResult
+    from icefield.engine.checks.audit import CheckResult
     from icefield.graph import Node
     from icefield.graph.state import TableState
     from icefield.project import Project
@@ -41,9 +41,9 @@ def check_project(
 
 
 def _check(project: Project, selection: Sequence[str], listener: Callable[[str], None]) -> list[CheckResult]:
-    from icefield.engine.aside import quarantine_schema  # noqa: PLC0415 - pyspark, for those who check
+    from icefield.engine.checks.rejects import quarantine_schema  # noqa: PLC0415 - pyspark, for those who check
+    from icefield.engine.checks.view import TableView  # noqa: PLC0415
     from icefield.engine.frames import empty_frame  # noqa: PLC0415
-    from icefield.engine.seen import Seen  # noqa: PLC0415
     from icefield.engine.sql import quoted  # noqa: PLC0415
 
     lake = EmbeddedLake(project.profile.lake)
@@ -59,12 +59,12 @@ def _check(project: Project, selection: Sequence[str], listener: Callable[[str],
             return None if owner_of(table) == table or owner_of(table) not in states else nothing_waits(table)
         name = ".".join(quoted(part) for part in (LAKE, *table.split(".")))
         if state.version.snapshot is None:
-            return Seen(spark.table(name).limit(0))
-        return Seen(spark.read.option("versionAsOf", str(state.version.snapshot)).table(name))
+            return TableView(spark.table(name).limit(0))
+        return TableView(spark.read.option("versionAsOf", str(state.version.snapshot)).table(name))
 
     def nothing_waits(table: str) -> Any:
         rows = read(owner_of(table)).frame
-        return Seen(empty_frame(spark, quarantine_schema(rows.schema)), 0)
+        return TableView(empty_frame(spark, quarantine_schema(rows.schema)), 0)
 
     results: list[CheckResult] = []
     with tempfile.TemporaryDirectory(prefix="icefield-check-") as scratch:
@@ -76,7 +76,7 @@ def _check(project: Project, selection: Sequence[str], listener: Callable[[str],
 
 def _session(project: Project, lake: EmbeddedLake) -> Any:
     """A session that reads this lake. Spark keeps a catalog under its name, so another lake needs another session."""
-    from icefield.engine.session import add_catalog, start_session, stop_session  # noqa: PLC0415 - pyspark
+    from icefield.engine.session.spark import add_catalog, start_session, stop_session  # noqa: PLC0415 - pyspark
 
     global _checked
     address = str(lake.catalog.path)
@@ -103,7 +103,7 @@ def log_of(project: Project) -> Path:
 def _results(
     node: Node, states: Mapping[str, TableState], read: Callable[[str], Any], scratch: Path
 ) -> list[CheckResult]:
-    from icefield.engine.audit import cross_checks, cross_result, own_results  # noqa: PLC0415 - pyspark
+    from icefield.engine.checks.audit import cross_checks, cross_result, own_results  # noqa: PLC0415 - pyspark
 
     checks = (*node.row_checks, *node.table_checks)
     if not checks:
@@ -128,7 +128,7 @@ def _counted(check: AnyCheck) -> AnyCheck:
 
 
 def _deferred(node: Node, check: Check) -> CheckResult:
-    from icefield.engine.audit import CheckResult  # noqa: PLC0415 - pyspark
+    from icefield.engine.checks.audit import CheckResult  # noqa: PLC0415 - pyspark
 
     told = f"{node.name} is not built yet"
     return CheckResult(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from icefield.engine.audit import CheckResult
-    from icefield.engine.staged import Staged
+    from icefield.engine.checks.audit import CheckResult
+    from icefield.engine.refresh.staged import Staged
     from icefield.graph.state import Repair
     from icefield.run.events import TableOutcome
 

@@ -9,8 +9,8 @@ from icefield.declare import Files, Frames, Jdbc, Topics
 from icefield.errors import IcefieldError, NoTables, SourceError
 from icefield.graph import select
 from icefield.graph.news import FilesCursor, FilesNews, FramesCursor, RelationNews, TopicsCursor, TopicsNews
+from icefield.lake.duckdb_scan import changed_rows, next_arrival, taken_files
 from icefield.lake.embedded import EmbeddedLake
-from icefield.lake.scan import changed_rows, next_arrival, taken_files
 from icefield.plan import Plan, Step, Wishes, due, make_plan
 from icefield.run.relations import Relations
 

@@ -38,7 +38,7 @@ def prove_refresh(project: Project, wanted: Mapping[str, Refresh]) -> dict[str, 
 
 def _prove(project: Project, wanted: Mapping[str, Refresh]) -> dict[str, Verdict]:
     from icefield.engine.promises.analyse import Analysis  # noqa: PLC0415 - pyspark
-    from icefield.engine.session import start_session  # noqa: PLC0415
+    from icefield.engine.session.spark import start_session  # noqa: PLC0415
 
     functions = load_functions(project)
     spark = start_session(app=f"icefield {project.name}", conf=project.profile.spark, log=log_of(project))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from icefield.graph.news import RelationCursor
-from icefield.lake.scan import next_read, taken_reads
+from icefield.lake.duckdb_scan import next_read, taken_reads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from icefield.declare import Jdbc
     from icefield.engine.intake.relations.connection import Connection
     from icefield.engine.intake.relations.news import Memory
-    from icefield.engine.jars import Jar
+    from icefield.engine.session.jars import Jar
     from icefield.graph import Node
     from icefield.graph.news import Cursor, RelationNews
     from icefield.lake.embedded import EmbeddedLake

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from icefield.graph import quarantine_of
-from icefield.lake.scan import repaired, repairs
+from icefield.lake.duckdb_scan import repaired, repairs
 from icefield.run.events import Replayed
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from icefield.engine.promises.analyse import Derived
-    from icefield.engine.repair import Decided
-    from icefield.engine.staged import Staged
+    from icefield.engine.quarantine.repair import Decided
+    from icefield.engine.quarantine.waiting import Waiting
+    from icefield.engine.refresh.staged import Staged
     from icefield.engine.tables import Tables
-    from icefield.engine.waiting import Waiting
     from icefield.graph import Graph
     from icefield.graph.state import Repair, TableState
     from icefield.lake.embedded import EmbeddedLake
@@ -75,7 +75,7 @@ def decided_before(lake: EmbeddedLake, states: Mapping[str, TableState], wanted:
 
     What was decided about a table before it was dropped no longer counts, but its numbers are not given again.
     """
-    from icefield.engine.repair import Decided  # noqa: PLC0415 - real runs only
+    from icefield.engine.quarantine.repair import Decided  # noqa: PLC0415 - real runs only
 
     found = {}
     for name, state in states.items():
@@ -108,8 +108,8 @@ class Replaying:
 
         Conditions are Spark SQL, and only Spark can tell what they mean.
         """
-        from icefield.engine.repair import Decided  # noqa: PLC0415
-        from icefield.engine.waiting import waiting  # noqa: PLC0415
+        from icefield.engine.quarantine.repair import Decided  # noqa: PLC0415
+        from icefield.engine.quarantine.waiting import waiting  # noqa: PLC0415
 
         for number, replay in enumerate(replays):
             node, place = graph[replay.table], scratch / replay.table / f"replay-{number}"
@@ -124,7 +124,7 @@ class Replaying:
 
     def tell(self, tables: Tables, staged: Mapping[str, Staged]) -> tuple[Replayed, ...]:
         """What became of the rows, of all tables that were staged."""
-        from icefield.engine.waiting import still_waiting  # noqa: PLC0415
+        from icefield.engine.quarantine.waiting import still_waiting  # noqa: PLC0415
 
         told = []
         for replay, found in self.waiting.items():

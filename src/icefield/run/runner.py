@@ -17,8 +17,8 @@ from icefield.graph import quarantine_of
 from icefield.interrupt import asked, stop_if_asked, tidying
 from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, BranchNames, new_branch_name
+from icefield.lake.duckdb_scan import contents
 from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
-from icefield.lake.scan import contents
 from icefield.plan import Plan, Step, decide, with_quarantines
 from icefield.project.config import require_reachable_lake
 from icefield.run import journal
@@ -36,13 +36,13 @@ from icefield.run.events import (
     silent,
 )
 from icefield.run.failures import as_users_error, check_failed
-from icefield.run.order import Order
 from icefield.run.planning import plan_project, selected, with_sources_as_read
 from icefield.run.replaying import (
     NothingToReplay,
     Replaying,
     require_waiting_rows,
 )
+from icefield.run.request import RunRequest
 from icefield.run.schedule import Schedule
 from icefield.run.starting import Start
 from icefield.run.subscribers import with_subscribers
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from concurrent.futures import Future
 
-    from icefield.engine.audit import CheckResult
-    from icefield.engine.stage import Stage
-    from icefield.engine.staged import Staged
+    from icefield.engine.checks.audit import CheckResult
+    from icefield.engine.refresh.stage import Stage
+    from icefield.engine.refresh.staged import Staged
     from icefield.graph.state import TableState
     from icefield.lake.ops import Journal
     from icefield.project import Project
@@ -67,12 +67,12 @@ _names = BranchNames()
 TRIES = 5
 
 
-def run_project(project: Project, order: Order | None = None, listener: Listener = silent) -> RunResult:
+def run_project(project: Project, order: RunRequest | None = None, listener: Listener = silent) -> RunResult:
     """Takes in what has arrived, refreshes what it touches, checks it, and publishes it as one version of the lake."""
-    return with_subscribers(project, order or Order(), listener, partial(_until_not_overtaken, project))
+    return with_subscribers(project, order or RunRequest(), listener, partial(_until_not_overtaken, project))
 
 
-def _until_not_overtaken(project: Project, order: Order, listener: Listener) -> RunResult:
+def _until_not_overtaken(project: Project, order: RunRequest, listener: Listener) -> RunResult:
     for attempt in range(TRIES):
         try:
             return Run(project, order, listener, again=attempt > 0).carry_out()
@@ -87,7 +87,7 @@ def _until_not_overtaken(project: Project, order: Order, listener: Listener) -> 
 @dataclass(slots=True)
 class Run:
     project: Project
-    order: Order
+    order: RunRequest
     listener: Listener
     again: bool = False
     lake: EmbeddedLake = field(init=False)
@@ -181,7 +181,7 @@ class Run:
         return self._result(plan, status, begun, published_ms)
 
     def _work(self, branch: Branch, plan: Plan) -> int | None:
-        from icefield.engine.session import cores  # noqa: PLC0415 - for real runs only
+        from icefield.engine.session.spark import cores  # noqa: PLC0415 - for real runs only
 
         with ThreadPoolExecutor(cores(), thread_name_prefix="reader") as readers:
             try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from icefield.declare import Topics
 from icefield.graph import owner_of
 from icefield.interrupt import stop_if_asked
-from icefield.lake.scan import taken_ranges, taken_reads
+from icefield.lake.duckdb_scan import taken_ranges, taken_reads
 from icefield.project import load_functions
 from icefield.run.events import PhaseStarted
 from icefield.run.planning import broker_settings, rows_at_stake
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from icefield.engine.intake.port import Intake, Intakes, Received
-    from icefield.engine.jars import Jar
-    from icefield.engine.jvm import Effort
     from icefield.engine.promises.rules import Proof
-    from icefield.engine.stage import Stage
+    from icefield.engine.refresh.stage import Stage
+    from icefield.engine.session.jars import Jar
+    from icefield.engine.session.jvm import Effort
     from icefield.engine.tables import Tables
     from icefield.graph.state import TableState
     from icefield.lake.branch import Branch
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from icefield.plan import Plan
     from icefield.project import Functions, Project
     from icefield.run.events import Listener, Phase
-    from icefield.run.order import Order
+    from icefield.run.request import RunRequest
 
 #: Runs over fewer rows are over before Java's optimising compiler would pay, at all or for the code of a single query.
 FEW_ROWS, SOME_ROWS = 500_000, 6_000_000
@@ -56,7 +56,7 @@ class Start:
 
     project: Project
     lake: EmbeddedLake
-    order: Order
+    order: RunRequest
     states: Mapping[str, TableState]
     started_ms: int
     listener: Listener
@@ -65,7 +65,7 @@ class Start:
 
     def carry_out(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor) -> Started:
         """Brings everything up; the files of the plan are read by `readers` from now on."""
-        from icefield.engine.session import add_catalog, import_pyspark, start_session  # noqa: PLC0415 - real runs only
+        from icefield.engine.session.spark import add_catalog, import_pyspark, start_session  # noqa: PLC0415 - real runs only
 
         folder = self.lake.run_folder(branch.run)
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ class Start:
     ) -> Started:
         from icefield.engine.promises.analyse import Analysis, require_repair  # noqa: PLC0415
         from icefield.engine.promises.group_keys import checking_groups  # noqa: PLC0415
-        from icefield.engine.stage import Stage  # noqa: PLC0415
+        from icefield.engine.refresh.stage import Stage  # noqa: PLC0415
 
         graph = self.project.graph
         analysis = Analysis(

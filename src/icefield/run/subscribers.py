@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from icefield.project import Project
     from icefield.run.events import Listener, RunResult
-    from icefield.run.order import Order
+    from icefield.run.request import RunRequest
 
 #: By the setting of a profile that asks for it: a module with `subscriber(project)`.
 MODULES: Mapping[str, str] = {
@@ -50,7 +50,7 @@ class Subscriber(Protocol):
 
 
 def with_subscribers(
-    project: Project, order: Order, listener: Listener, run: Callable[[Order, Listener], RunResult]
+    project: Project, order: RunRequest, listener: Listener, run: Callable[[RunRequest, Listener], RunResult]
 ) -> RunResult:
     """Carries out a run and tells subscribers of it; a dry run is nobody's business."""
     telling = None if order.dry_run else _open(project, listener)

@@ -15,10 +15,10 @@ from icefield.failpoint import failpoint
 from icefield.graph import changes_of
 from icefield.interrupt import stop_if_asked, tidying
 from icefield.lake import metadata as meta
+from icefield.lake.arrow_scan import remove_files_up_to
 from icefield.lake.branch import Branch, BranchNames
 from icefield.lake.compaction import Compacted, compact, due
 from icefield.lake.embedded import UPKEEP, EmbeddedLake, new_run_id, now_ms
-from icefield.lake.rows import remove_files_up_to
 from icefield.lake.sweeping import Sweeper, Swept
 from icefield.plan import read_by_all
 from icefield.plan.upkeep import Retention, consumed_of, kept_times, kept_versions

@@ -13,14 +13,14 @@ from icefield.lake.embedded import RECORDER
 from icefield.plan import Plan, Step, Wishes
 from icefield.project.config import require_reachable_lake
 from icefield.run.events import TableStarted
-from icefield.run.order import Order
 from icefield.run.planning import plan_project
+from icefield.run.request import RunRequest
 from icefield.run.runner import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from icefield.engine.stage import Stage
+    from icefield.engine.refresh.stage import Stage
     from icefield.engine.verify import Verdict
     from icefield.graph.state import TableState
     from icefield.project import Project
@@ -45,14 +45,14 @@ def verify_project(
         if isinstance(event, TableStarted):
             listener(f"{event.table}, from the sources")
 
-    return _Verification(project, Order(full_refresh=deep, once=True), heard).verify(selection, listener)
+    return _Verification(project, RunRequest(full_refresh=deep, once=True), heard).verify(selection, listener)
 
 
 class _Verification(Run):
     """A run that ends before it publishes."""
 
     def verify(self, selection: Sequence[str], listener: Callable[[str], None]) -> list[Verdict]:
-        from icefield.engine.session import cores  # noqa: PLC0415 - pyspark
+        from icefield.engine.session.spark import cores  # noqa: PLC0415 - pyspark
 
         if not self.lake.exists:
             raise NoLake(self.lake.root)

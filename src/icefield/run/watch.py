@@ -16,8 +16,8 @@ from icefield.interrupt import asked, tidying
 from icefield.lake.embedded import EmbeddedLake
 from icefield.run.batches import run_due
 from icefield.run.events import RunEnded, RunRaised, RunResult, silent
-from icefield.run.order import Order
 from icefield.run.planning import plan_project, selected
+from icefield.run.request import RunRequest
 from icefield.run.subscribers import tell_subscribers
 from icefield.run.upkeep import Upkeep, Upkept
 
@@ -130,7 +130,7 @@ class Watch:
     """
 
     open_again: Callable[[], Project]
-    order: Order = field(default_factory=Order)
+    order: RunRequest = field(default_factory=RunRequest)
     tell: Teller = lambda happening: None
     listener: Listener = silent
     #: At least so many seconds lie between the starts of two runs.
@@ -368,6 +368,6 @@ def _told_of(result: RunResult) -> str:
 
 
 def _stop_spark() -> None:
-    from icefield.engine.session import stop_session  # noqa: PLC0415 - where Spark was started
+    from icefield.engine.session.spark import stop_session  # noqa: PLC0415 - where Spark was started
 
     stop_session(wait=True)

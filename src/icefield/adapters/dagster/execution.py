@@ -29,8 +29,8 @@ from icefield.query import open_reader
 from icefield.run.batches import run_batch
 from icefield.run.checking import check_project
 from icefield.run.events import PhaseStarted, RunBeside, RunOvertaken, TableOutcome, TableStarted
-from icefield.run.order import Order
 from icefield.run.planning import plan_project
+from icefield.run.request import RunRequest
 from icefield.run.runner import run_project
 from icefield.words import plural, seconds
 
@@ -210,7 +210,7 @@ class _Asked:
 
     def run(self, batch: str) -> RunResult:
         """One transaction."""
-        order = Order(select=" ".join(self.tables), full_refresh=self.full_refresh, once=True)
+        order = RunRequest(select=" ".join(self.tables), full_refresh=self.full_refresh, once=True)
         if batch:
             return run_batch(self.project, order, batch, self._tell)
         return run_project(self.project, order, self._tell)
@@ -268,7 +268,7 @@ def _refuse_a_part(context: dg.AssetExecutionContext, tables: dict[dg.AssetKey, 
 def _refuse_waiting(project: Project, tables: Sequence[str], lake: EmbeddedLake) -> None:
     """A table without its inputs would not be built, and must not be reported."""
     states = lake.states()
-    plan = plan_project(project, lake, states, selection=tuple(tables), wishes=Order().wishes, at_a_glance=True)
+    plan = plan_project(project, lake, states, selection=tuple(tables), wishes=RunRequest().wishes, at_a_glance=True)
     plan.require_possible()
     waiting = [
         f"{step.table}: {step.reason}" for step in plan.steps if step.action == "none" and step.table not in states

@@ -17,8 +17,8 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from icefield.adapters.dbt.sources import DATABASE
 from icefield.errors import IcefieldError
+from icefield.lake.duckdb_scan import load_extensions
 from icefield.lake.embedded import EmbeddedLake
-from icefield.lake.scan import load_extensions
 from icefield.project.config import find_project, read_config
 from icefield.query.pins import Pin, pin_now
 from icefield.query.reader import create_views, quoted

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from icefield.adapters.notifications.notices import Before, Failure
 from icefield.adapters.wording import code_of
-from icefield.lake.scan import connect, literal, scan
+from icefield.lake.duckdb_scan import connect, literal, scan
 
 if TYPE_CHECKING:
     import duckdb

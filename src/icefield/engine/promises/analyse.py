@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from icefield.declare import Accumulate, ExpectTable, Full, Reconciles, References, format_columns
-from icefield.engine.aside import quarantine_schema
+from icefield.engine.checks.rejects import quarantine_schema
+from icefield.engine.checks.split import splitting
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN, visible
 from icefield.engine.promises.actions import Watched, watching
@@ -28,7 +29,6 @@ from icefield.engine.promises.naming import require_columns, require_once, requi
 from icefield.engine.promises.rules import Call, prove, prove_finish
 from icefield.engine.promises.spark_plans import input_frame
 from icefield.engine.promises.user_errors import is_sparks, line_of, told
-from icefield.engine.quality import splitting
 from icefield.engine.sql import quoted
 from icefield.errors import BadFunction, BadPredicate, ContractBroken, IcefieldError, OriginLost
 from icefield.graph import owner_of

@@ -8,14 +8,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import DatetimeType, DecimalType, DoubleType, FloatType, NumericType, VariantType
 
 from icefield.declare import Accumulate, ByKey
-from icefield.engine.difference import NESTED
+from icefield.engine.checks.split import SPLITTING
 from icefield.engine.frames import empty_frame
-from icefield.engine.keyed import key_of
 from icefield.engine.promises.exactness import changing_in, may_change
 from icefield.engine.promises.lineage import MARK
 from icefield.engine.promises.plan_tree import everything
 from icefield.engine.promises.spark_plans import tree_of
-from icefield.engine.quality import SPLITTING
+from icefield.engine.refresh.difference import NESTED
+from icefield.engine.refresh.keys import key_of
 from icefield.errors import KeyUnknown, NotExact, PromiseBroken
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import functions as F
 
 from icefield.declare import Accumulate, Append, ByKey, Incremental, Query
-from icefield.engine.keyed import key_of
 from icefield.engine.promises.exactness import inexact_in, moment_in
 from icefield.engine.promises.lineage import KEY, ROW, Input, Lineage, Refusal, placed
 from icefield.engine.promises.measures import require_merging
 from icefield.engine.promises.plan_tree import Tree
 from icefield.engine.promises.spark_plans import deep_plans, line_in_query, tree_of, typed
 from icefield.engine.promises.values import column, value_of
+from icefield.engine.refresh.keys import key_of
 from icefield.errors import KeyUnknown, NotExact, PromiseBroken
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from pyspark.sql.types import DatetimeType, DoubleType, FloatType
 
 from icefield.declare import Accumulate
 from icefield.engine.batch import evaluate, keep
-from icefield.engine.keyed import KeySet, key_of, keys_in
+from icefield.engine.checks.split import kept
 from icefield.engine.origin import visible
-from icefield.engine.quality import kept
-from icefield.engine.renewal import merged_halves
+from icefield.engine.refresh.keys import KeySet, key_of, keys_in
+from icefield.engine.refresh.renewal import merged_halves
 from icefield.engine.rows import plain
 from icefield.engine.sql import columns_of, quoted
 from icefield.errors import PromiseBroken
-from icefield.lake.rows import some_rows
+from icefield.lake.arrow_scan import some_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
-    from icefield.engine.renewal import Renewal
+    from icefield.engine.refresh.renewal import Renewal
     from icefield.graph import Edge, Node
 
 #: How many rows of each input are computed twice, and how many keys of what was built.

@@ -23,7 +23,7 @@ from icefield.engine.intake.files.schedulers import SparkTasks
 from icefield.engine.intake.port import InSpark, Known
 from icefield.engine.origin import ARRIVAL, LINE, PROBLEM, RAW, ROW, TRAVELLING
 from icefield.engine.sql import quoted
-from icefield.lake.numbers import distinct
+from icefield.lake.int_sets import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from icefield.engine.intake.files.parquet import ParquetPart, parts_of, read_par
 from icefield.engine.intake.files.splits import LINE_LIMIT, LongLine, Split, SplitReader, splits
 from icefield.engine.intake.files.whole import read_whole
 from icefield.engine.origin import ARRIVAL, LINE, PROBLEM, RAW, ROW
-from icefield.lake.numbers import Arrived
+from icefield.lake.int_sets import Arrived
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

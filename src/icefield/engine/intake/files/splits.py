@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
-from icefield.lake.numbers import distinct
+from icefield.lake.int_sets import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from icefield.engine.jars import POSTGRES
+from icefield.engine.session.jars import POSTGRES
 from icefield.errors import NoDatabase, NoDriver
 
 if TYPE_CHECKING:
-    from icefield.engine.jars import Jar
+    from icefield.engine.session.jars import Jar
 
 #: Databases that are asked without Spark, and all others.
 Kind = Literal["postgres", "sqlite", "other"]

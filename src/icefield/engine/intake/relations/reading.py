@@ -22,7 +22,7 @@ from icefield.declare.suggest import did_you_mean
 from icefield.engine.intake.relations.clients import unordered
 from icefield.engine.intake.relations.dialects import BEFORE, IDENTITY, SETTINGS, SHARE, Dialect, Postgres, Sqlite, cell
 from icefield.engine.intake.relations.values import typed
-from icefield.engine.session import quoted_for
+from icefield.engine.session.spark import quoted_for
 from icefield.engine.sql import quoted
 from icefield.errors import DatabaseRefused, NoDatabase, NoDriver, NoRelation, SourceError
 

@@ -11,20 +11,20 @@ from pyspark.sql import functions as F
 
 from icefield.declare import Accumulate
 from icefield.engine.arrow_rows import can_be_compared, distinct_rows
-from icefield.engine.aside import to_quarantine
 from icefield.engine.batch import Batch, InMemory, evaluate
-from icefield.engine.changes import held_difference, numbered
+from icefield.engine.checks.rejects import to_quarantine
+from icefield.engine.checks.split import Split, failing_counts, splitting, with_flags
+from icefield.engine.checks.view import Moves, TableView
 from icefield.engine.clock import spent
-from icefield.engine.difference import ADDED, CHANGE, difference, difference_of_pairs
 from icefield.engine.frames import small_frame
-from icefield.engine.keyed import KeySet, key_set, rows_of_keys
 from icefield.engine.limits import compared_rows
 from icefield.engine.origin import visible
 from icefield.engine.promises.naming import require_same_columns
 from icefield.engine.promises.trial import try_touched
-from icefield.engine.quality import Split, failing_counts, splitting, with_flags
-from icefield.engine.replacing import Came, Given, Went, put, replace_keys, require_own_keys
-from icefield.engine.seen import Moves, Seen
+from icefield.engine.refresh.changes import held_difference, numbered
+from icefield.engine.refresh.difference import ADDED, CHANGE, difference, difference_of_pairs
+from icefield.engine.refresh.keys import KeySet, key_set, rows_of_keys
+from icefield.engine.refresh.replace import Came, Given, Went, put, replace_keys, require_own_keys
 from icefield.engine.sql import fitted, quoted
 from icefield.failpoint import failpoint
 from icefield.graph import measures_of, quarantine_of
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from icefield.engine.intake.port import Landed
-    from icefield.engine.renewal import Merged, Renewal
-    from icefield.engine.stage import Stage
+    from icefield.engine.refresh.renewal import Merged, Renewal
+    from icefield.engine.refresh.stage import Stage
     from icefield.engine.tables import Appended
     from icefield.graph import Node
     from icefield.graph.state import TableState
@@ -272,7 +272,7 @@ class _Update:
             stage.tables.branch.prepare(node.name)
         if not found.touched.count:
             nothing = visible(found.output).limit(0)
-            moves = Moves(self.state.version, Seen(nothing, 0))
+            moves = Moves(self.state.version, TableView(nothing, 0))
             return Updated(added=0, removed=0, split=Split(good=nothing), tables=(node.name,), keys=0, moves=moves)
         split = stage.split(node, self.step, self.state, found.output, self.landed)
         after = visible(split.good)
@@ -291,7 +291,7 @@ class _Update:
             stage.tables.tell(node.name, change)
         failpoint("stage.written", node.name)
         count = added if several is None else several.count()
-        came = Seen(fresh.frame, count, fresh.arrow, failing=compared.failing)
+        came = TableView(fresh.frame, count, fresh.arrow, failing=compared.failing)
         return Updated(
             added=added,
             removed=removed,
@@ -347,7 +347,7 @@ class _Update:
             told = self._as_stored(self._published.schema, came.frame)  # with the columns that were told before
             tables.told[name] = self._numbered(told.withColumn(CHANGE, F.lit(ADDED)))
         failpoint("stage.written", name)
-        moves = Moves(self.state.version, Seen(came.frame, count, came.read), appended=True)
+        moves = Moves(self.state.version, TableView(came.frame, count, came.read), appended=True)
         return Updated(added=count, removed=0, split=split, tables=written, keys=touched.count, moves=moves)
 
     def _difference(self, before: DataFrame, after: DataFrame, known: int | None) -> Batch:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from icefield.engine.java import Java
+from icefield.engine.session.java import Java
 
 KEPT = 3
 # A session that was started and hardly used makes a small archive. A larger one is worth recording, a few times over.

@@ -11,10 +11,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from icefield.engine.arrow_rows import difference
 from icefield.engine.batch import InMemory
-from icefield.engine.difference import ADDED, CHANGE, REMOVED, net
+from icefield.engine.refresh.difference import ADDED, CHANGE, REMOVED, net
 from icefield.graph import changes_of
 from icefield.lake import metadata as meta
-from icefield.lake.rows import remove_files_up_to
+from icefield.lake.arrow_scan import remove_files_up_to
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

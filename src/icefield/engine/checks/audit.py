@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from icefield.declare import ExpectTable, FreshWithin, Reconciles, References, RowCheck, Unique
+from icefield.engine.checks.duplicates import Keys, repeated_rows
+from icefield.engine.checks.references import Held, missing
+from icefield.engine.checks.split import SPLITTING, failing_checks
 from icefield.engine.promises.analyse import first_line
-from icefield.engine.quality import SPLITTING, failing_checks
-from icefield.engine.references import Held, missing
-from icefield.engine.repeats import Keys, repeated_rows
 from icefield.engine.sql import quoted
 from icefield.graph import READABLE
 from icefield.words import lasting
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from icefield.declare import Check
-    from icefield.engine.seen import Seen
+    from icefield.engine.checks.view import TableView
     from icefield.graph import Node
 
 
@@ -103,7 +103,7 @@ def _split_result(node: Node, name: str, kind: str, otherwise: str, count: int) 
 
 
 def own_results(
-    node: Node, new_rows: Seen, whole: Seen, now_ms: int, scratch: Path, *, by_key: bool = False
+    node: Node, new_rows: TableView, whole: TableView, now_ms: int, scratch: Path, *, by_key: bool = False
 ) -> list[CheckResult]:
     """Checks that need only the table itself: rows by what this run wrote, the table by all that it holds.
 
@@ -131,7 +131,7 @@ def own_results(
 def cross_result(
     node: Node,
     number: int,
-    read: Callable[[str], Seen | None],
+    read: Callable[[str], TableView | None],
     scratch: Path,
     held: Held | None = None,
     due: Collection[str] = (),
@@ -160,7 +160,7 @@ def cross_checks(node: Node) -> list[References | Reconciles]:
 # -- each kind: how many rows fail, and what was seen
 
 
-def _row_results(node: Node, new_rows: Seen) -> list[CheckResult]:
+def _row_results(node: Node, new_rows: TableView) -> list[CheckResult]:
     checks = failing_checks(node)
     if not checks:
         return []
@@ -179,7 +179,7 @@ def _row_results(node: Node, new_rows: Seen) -> list[CheckResult]:
         return [_result(node, c, Found(), time.monotonic() - begun, error=first_line(error)) for c in checks]
 
 
-def _row_result(node: Node, check: RowCheck, failed: int, total: int, rows: Seen, seconds: float) -> CheckResult:
+def _row_result(node: Node, check: RowCheck, failed: int, total: int, rows: TableView, seconds: float) -> CheckResult:
     found = Found(failed=failed, total=total)
     if found.stops(check):
         found = replace(found, examples=_some(rows.frame.where(f"({check.predicate}) IS FALSE")))
@@ -191,7 +191,7 @@ def _some(rows: DataFrame) -> tuple[dict[str, Any], ...]:
     return tuple(row.asDict() for row in rows.limit(_SHOWN).collect())
 
 
-def _repeated(check: Unique, rows: Seen, scratch: Path) -> Found:
+def _repeated(check: Unique, rows: TableView, scratch: Path) -> Found:
     keys = [quoted(column) for column in check.columns]
     columns = rows.columns(check.columns)
     if columns is not None:
@@ -221,14 +221,14 @@ def _key(values: tuple[Any, ...]) -> str:
     return str(values[0]) if len(values) == 1 else f"({', '.join(map(str, values))})"
 
 
-def _total(check: Check, rows: Seen) -> int:
+def _total(check: Check, rows: TableView) -> int:
     """How many rows a check looked at, where its limit is a share of them."""
     if check.at_most is None or check.at_most.percent is None:
         return 0
     return rows.frame.count() if rows.count is None else rows.count
 
 
-def _aggregate(check: ExpectTable, whole: Seen) -> Found:
+def _aggregate(check: ExpectTable, whole: TableView) -> Found:
     holds = whole.amount(f"boolean({check.aggregate})")
     return Found() if holds else Found(failed=1, told=f"{check.aggregate} is {_spelled(holds)}")
 
@@ -246,7 +246,9 @@ def _fresh(check: FreshWithin, whole: DataFrame, now_ms: int) -> Found:
     return Found(failed=int(age > check.limit), told=f"the newest is {lasting(age)} old")
 
 
-def _compare(node: Node, check: References | Reconciles, seen: Mapping[str, Seen], held: Held, scratch: Path) -> Found:
+def _compare(
+    node: Node, check: References | Reconciles, seen: Mapping[str, TableView], held: Held, scratch: Path
+) -> Found:
     if isinstance(check, References):
         rows = seen[check.of or node.name]
         count, example = missing(check, rows, seen[check.to], held, scratch)

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from icefield.engine.batch import Batch, evaluate
-from icefield.engine.changes import NUMBER
-from icefield.engine.difference import ADDED, CHANGE, REMOVED
-from icefield.engine.keyed import KeySet
+from icefield.engine.refresh.changes import NUMBER
+from icefield.engine.refresh.difference import ADDED, CHANGE, REMOVED
+from icefield.engine.refresh.keys import KeySet
 from icefield.errors import PromiseBroken
-from icefield.lake.rows import can_be_written
+from icefield.lake.arrow_scan import can_be_written
 
 if TYPE_CHECKING:
     from pathlib import Path

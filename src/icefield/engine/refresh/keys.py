@@ -18,12 +18,12 @@ from icefield.declare import Keyed
 from icefield.engine import limits
 from icefield.engine.arrow_rows import distinct_rows, key_codes
 from icefield.engine.batch import Batch, InMemory, evaluate
+from icefield.engine.checks.duplicates import SMALL, small
+from icefield.engine.checks.view import are_plain
 from icefield.engine.iceberg_types import spark_schema
-from icefield.engine.pruning import LISTED, between, literal, near_values, spans, told_by, value_of, within
-from icefield.engine.repeats import SMALL, small
-from icefield.engine.seen import are_plain
+from icefield.engine.refresh.pruning import LISTED, between, literal, near_values, spans, told_by, value_of, within
 from icefield.engine.sql import quoted, text
-from icefield.lake.rows import rows_near
+from icefield.lake.arrow_scan import rows_near
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,13 +20,13 @@ from pyspark.sql.types import StructType
 
 from icefield.declare import Unique
 from icefield.engine import limits
-from icefield.engine.aside import FAILING, KEPT, Judged, JudgedBySpark, Verdict, count_told, gather
 from icefield.engine.batch import collected, evaluate
+from icefield.engine.checks.duplicates import Hashes, Keys, flagged, late, marked_late, small
+from icefield.engine.checks.rejects import FAILING, KEPT, Judged, JudgedBySpark, Verdict, count_told, gather
 from icefield.engine.folders import Folder
 from icefield.engine.origin import FATE, IDENTITY, REASONS, short_reason, visible
 from icefield.engine.promises.spark_plans import hands_through
-from icefield.engine.repair import discard, mend
-from icefield.engine.repeats import Hashes, Keys, flagged, late, marked_late, small
+from icefield.engine.quarantine.repair import discard, mend
 from icefield.engine.sql import quoted, text
 from icefield.engine.tables import FEW_ROWS
 from icefield.errors import RowsLost
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from icefield.declare import RowCheck
     from icefield.engine.batch import Batch, InMemory
     from icefield.engine.intake.port import Known, Landed
-    from icefield.engine.repair import Decided, Mended
+    from icefield.engine.quarantine.repair import Decided, Mended
     from icefield.engine.tables import Published
     from icefield.graph import Node
 

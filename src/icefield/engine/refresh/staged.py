@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from icefield.declare import Refresh
-    from icefield.engine.repair import Mended
-    from icefield.engine.seen import Moves, Seen
+    from icefield.engine.checks.view import Moves, TableView
+    from icefield.engine.quarantine.repair import Mended
     from icefield.graph.state import TableState
     from icefield.plan import Step
 
@@ -51,7 +51,7 @@ class Staged:
             return self.moves.came.count or 0
         return self.rows_added if self.step.action == "append" else self.state.rows
 
-    def keep_amounts(self, seen: Seen) -> None:
+    def keep_amounts(self, seen: TableView) -> None:
         """Lets the table carry what checks found out about all of its rows."""
         found = {} if seen.amounts is None else seen.amounts.found
         self.state = replace(self.state, amounts={**self.state.amounts, **found})

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from icefield.engine.archive import ArchiveUse
-from icefield.engine.jars import spark_folder
-from icefield.engine.java import Java
+from icefield.engine.session.class_archive import ArchiveUse
+from icefield.engine.session.jars import spark_folder
+from icefield.engine.session.java import Java
 from icefield.errors import SessionError
 
 START_SECONDS = 120

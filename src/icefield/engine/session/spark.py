@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from icefield.engine.archive import ArchiveUse, forget_archives, use_archive
-from icefield.engine.jars import Jar, Progress, cache_folder, ensure_jars
-from icefield.engine.java import find_java
-from icefield.engine.jvm import Effort, Jvm, class_path, is_local, start_jvm
+from icefield.engine.session.class_archive import ArchiveUse, forget_archives, use_archive
+from icefield.engine.session.jars import Jar, Progress, cache_folder, ensure_jars
+from icefield.engine.session.java import find_java
+from icefield.engine.session.jvm import Effort, Jvm, class_path, is_local, start_jvm
 from icefield.errors import SessionError
 
 if TYPE_CHECKING:

@@ -17,21 +17,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
 from icefield.engine import limits
-from icefield.engine.aside import quarantine_names, to_quarantine
 from icefield.engine.batch import Batch, evaluate
-from icefield.engine.changes import NUMBER, change_of, numbered
+from icefield.engine.checks.rejects import quarantine_names, to_quarantine
+from icefield.engine.checks.split import Split, all_hold, reasons_of, splitting
+from icefield.engine.checks.view import Moves, TableView
 from icefield.engine.clock import spent
-from icefield.engine.difference import ADDED, CHANGE, REMOVED, difference
-from icefield.engine.keyed import KeySet, listed
 from icefield.engine.origin import ARRIVAL, FATE, LINE, REASONS, visible
 from icefield.engine.promises.naming import require_same_columns
-from icefield.engine.quality import Split, all_hold, reasons_of, splitting
-from icefield.engine.repair import discard, mend
-from icefield.engine.replacing import Came, Went
-from icefield.engine.seen import Moves, Seen
+from icefield.engine.quarantine.repair import discard, mend
+from icefield.engine.refresh.changes import NUMBER, change_of, numbered
+from icefield.engine.refresh.difference import ADDED, CHANGE, REMOVED, difference
+from icefield.engine.refresh.keys import KeySet, listed
+from icefield.engine.refresh.replace import Came, Went
+from icefield.engine.refresh.update import Updated
 from icefield.engine.sql import quoted, text
 from icefield.engine.tables import Published
-from icefield.engine.update import Updated
 from icefield.failpoint import failpoint
 from icefield.graph import quarantine_of
 from icefield.graph.news import FilesNews
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from icefield.declare import Unique
     from icefield.engine.intake.port import Landed
-    from icefield.engine.stage import Stage
+    from icefield.engine.refresh.stage import Stage
     from icefield.graph import Edge, Node
     from icefield.graph.state import TableState
     from icefield.plan import Step
@@ -273,7 +273,7 @@ class _Correction:
             freed=freed,
             moves=Moves(
                 self.state.version,
-                Seen(came.frame, applied.added, came.arrow),
+                TableView(came.frame, applied.added, came.arrow),
                 Went(applied.change).arrow if applied.removed else None,
             ),
         )

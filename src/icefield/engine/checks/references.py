@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from icefield.declare import References
-    from icefield.engine.seen import Seen
+    from icefield.engine.checks.view import TableView
     from icefield.graph.state import Version
 
 _ROWS = "_icefield_rows"
@@ -39,7 +39,7 @@ class Held:
     now: dict[str, str] = field(default_factory=dict)
 
 
-def missing(check: References, rows: Seen, others: Seen, held: Held, scratch: Path) -> tuple[int, object]:
+def missing(check: References, rows: TableView, others: TableView, held: Held, scratch: Path) -> tuple[int, object]:
     """How many rows have a value that the others do not have, and one such value."""
     key = _key(check, rows.frame)
     unsure = _unsure(check, rows, others) if key and _held(held.before, key, rows, others) else rows
@@ -58,7 +58,7 @@ def _key(check: References, rows: DataFrame) -> str | None:
     return f"{check.column} of {check.of or 'it'} where {check.where} to {check.to} in {zone}"
 
 
-def _held(before: Mapping[str, str], key: str, rows: Seen, others: Seen) -> bool:
+def _held(before: Mapping[str, str], key: str, rows: TableView, others: TableView) -> bool:
     """Whether no row failed at the versions since which it is known what came and went."""
     if rows.moves is None or others.moves is None:
         return False
@@ -73,7 +73,7 @@ def _snapshots(one: Version | None, other: Version | None) -> str | None:
     return f"{one.snapshot} {other.snapshot}"
 
 
-def _unsure(check: References, rows: Seen, others: Seen) -> Seen:
+def _unsure(check: References, rows: TableView, others: TableView) -> TableView:
     """The rows that may fail, where none did before: those that came, unless the others lost a value."""
     assert rows.moves is not None
     assert others.moves is not None
@@ -83,7 +83,7 @@ def _unsure(check: References, rows: Seen, others: Seen) -> Seen:
     return rows if lost is None or len(lost) else rows.moves.came
 
 
-def _count(check: References, rows: Seen, others: Seen, scratch: Path) -> tuple[int, object]:
+def _count(check: References, rows: TableView, others: TableView, scratch: Path) -> tuple[int, object]:
     column = quoted(check.column)
     chosen = rows.frame.where(check.where).where(f"{column} IS NOT NULL")
     if rows.fit and others.can_search(check.column):

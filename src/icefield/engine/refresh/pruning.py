@@ -19,7 +19,7 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from icefield.engine.arrow_rows import dated, truncated
 from icefield.engine.sql import quoted
-from icefield.lake.rows import Near
+from icefield.lake.arrow_scan import Near
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -267,7 +267,7 @@ def _print_progress(jar: Jar, done: int, total: int) -> None:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """`python -m icefield.engine.jars [postgres]`: fill the cache, or say what is in the way."""
+    """`python -m icefield.engine.session.jars [postgres]`: fill the cache, or say what is in the way."""
     wanted = (*PINNED, POSTGRES) if "postgres" in arguments else PINNED
     try:
         for path in ensure_jars(wanted, progress=_print_progress):

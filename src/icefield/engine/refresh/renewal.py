@@ -13,12 +13,12 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DecimalType, IntegralType, NumericType, StructType
 
 from icefield.declare import Accumulate
-from icefield.engine.amounts import ROUNDED
 from icefield.engine.batch import Batch, InMemory, evaluate, nullable
-from icefield.engine.changes import Change, change_of, rows_changed
-from icefield.engine.difference import ADDED, REMOVED
-from icefield.engine.keyed import KeySet, held_keys, key_of, key_set, keys_in, keys_of_rows, rows_of_keys
-from icefield.engine.repeats import sent
+from icefield.engine.checks.aggregates import ROUNDED
+from icefield.engine.checks.duplicates import sent
+from icefield.engine.refresh.changes import Change, change_of, rows_changed
+from icefield.engine.refresh.difference import ADDED, REMOVED
+from icefield.engine.refresh.keys import KeySet, held_keys, key_of, key_set, keys_in, keys_of_rows, rows_of_keys
 from icefield.engine.sql import fitted, quoted, selected
 from icefield.errors import PromiseBroken
 

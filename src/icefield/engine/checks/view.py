@@ -1,4 +1,4 @@
-"""Rows as checks see them: a frame for Spark, and columns in memory where they fit there."""
+"""A table version as a check reads it: by query, or as Arrow columns when small."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import BooleanType, DateType, IntegralType, StringType, TimestampNTZType, TimestampType
 
 from icefield.engine.limits import compared_rows
-from icefield.lake.rows import different
+from icefield.lake.arrow_scan import different
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from icefield.engine.amounts import Amounts
+    from icefield.engine.checks.aggregates import Amounts
     from icefield.graph.state import Version
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TableView:
     """Some rows; `count` of them, if that is known.
 
     `read` gives columns of them without a query, if it can; `search` those of some values that a column does not have.
@@ -84,7 +84,7 @@ class Moves:
     """What became of a table's rows since a version: rows that came, among them all new ones, and rows that went."""
 
     since: Version
-    came: Seen
+    came: TableView
     #: Gives columns of the rows that went; None: none did.
     went: Callable[[list[str]], pa.Table] | None = None
     #: Rows were only appended, and `came` has no others.

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from icefield.engine.batch import evaluate
 from icefield.engine.origin import ARRIVAL, LINE, REASONS, short_reason
-from icefield.engine.repair import is_malformed, with_columns
+from icefield.engine.quarantine.repair import is_malformed, with_columns
 from icefield.errors import OriginLost
 from icefield.graph import quarantine_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icefield.lake import metadata as meta
-from icefield.lake.numbers import Marks, Ordered, numbers_of
+from icefield.lake.int_sets import Marks, Ordered, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -16,7 +16,7 @@ from icefield.engine.arrow_rows import joined_codes, key_codes
 from icefield.engine.folders import Folder
 from icefield.engine.origin import ARRIVAL, IDENTITY, ROW
 from icefield.engine.sql import quoted
-from icefield.lake.numbers import distinct, repeated
+from icefield.lake.int_sets import distinct, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,25 +11,25 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from icefield.declare import Append
-from icefield.engine import quality
 from icefield.engine.arrow_rows import can_be_compared
 from icefield.engine.arrow_rows import difference as arrow_difference
-from icefield.engine.aside import quarantine_names, to_quarantine
 from icefield.engine.batch import InMemory, evaluate
-from icefield.engine.changes import held_difference, keep, numbered, trim
+from icefield.engine.checks import split as quality
+from icefield.engine.checks.rejects import quarantine_names, to_quarantine
+from icefield.engine.checks.split import failing_counts, with_flags
 from icefield.engine.clock import spent
-from icefield.engine.correction import correct
-from icefield.engine.difference import ADDED, CHANGE, difference, same_rows
 from icefield.engine.origin import visible
 from icefield.engine.promises.analyse import misfit
 from icefield.engine.promises.naming import require_same_columns
 from icefield.engine.promises.spark_plans import hands_through
 from icefield.engine.promises.trial import try_append, try_promise
-from icefield.engine.quality import failing_counts, with_flags
-from icefield.engine.renewal import Renewal
-from icefield.engine.staged import Staged
+from icefield.engine.refresh.changes import held_difference, keep, numbered, trim
+from icefield.engine.refresh.correction import correct
+from icefield.engine.refresh.difference import ADDED, CHANGE, difference, same_rows
+from icefield.engine.refresh.renewal import Renewal
+from icefield.engine.refresh.staged import Staged
+from icefield.engine.refresh.update import Updated, update
 from icefield.engine.tables import Published
-from icefield.engine.update import Updated, update
 from icefield.failpoint import failpoint
 from icefield.graph import changes_of, measures_of, quarantine_of
 from icefield.graph.news import FilesNews
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from icefield.engine.batch import Batch
+    from icefield.engine.checks.split import Split
     from icefield.engine.intake.port import Intakes, Landed, Received
     from icefield.engine.promises.rules import Proof
-    from icefield.engine.quality import Split
-    from icefield.engine.repair import Decided
+    from icefield.engine.quarantine.repair import Decided
     from icefield.engine.tables import Tables
     from icefield.graph import Node
     from icefield.graph.column_lineage import ColumnLineage

@@ -1,0 +1,1 @@
+"""Rows that break a check, and checks of whole tables."""

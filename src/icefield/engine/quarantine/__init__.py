@@ -1,0 +1,1 @@
+"""Rejected rows that people repair, replay or discard."""

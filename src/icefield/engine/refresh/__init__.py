@@ -1,0 +1,1 @@
+"""How tables follow their inputs: append, full, by key, accumulate, and corrections of what they took in."""

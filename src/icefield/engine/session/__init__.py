@@ -1,0 +1,1 @@
+"""Java, its jars and the Spark session of a process."""
