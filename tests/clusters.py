@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,8 +23,14 @@ _SECONDS = 120
 
 
 @contextmanager
-def standalone(folder: Path, workers: int = 2) -> Iterator[str]:
-    """The address of a cluster whose workers have folders of their own for their work; all end with the block."""
+def standalone(
+    folder: Path, workers: int = 2, *, hidden: Path | None = None, visible: Sequence[Path] = ()
+) -> Iterator[str]:
+    """The address of a cluster whose workers have folders of their own for their work; all end with the block.
+
+    Of a `hidden` folder, workers see the `visible` folders inside of it and nothing else, as if they were other
+    machines on which these are mounted.
+    """
     environment = {
         **os.environ,
         "JAVA_HOME": str(find_java().home),
@@ -44,7 +51,8 @@ def standalone(folder: Path, workers: int = 2) -> Iterator[str]:
             worker = f"--host 127.0.0.1 --cores 1 --memory 1g --webui-port 0 --work-dir {place} {address}"
             own = {**environment, "SPARK_LOCAL_DIRS": str(place)}
             log = folder / f"worker-{number}.log"
-            started.append(_start(["org.apache.spark.deploy.worker.Worker", *worker.split()], log, own))
+            apart = _apart(place, hidden, visible) if hidden is not None else []
+            started.append(_start(["org.apache.spark.deploy.worker.Worker", *worker.split()], log, own, apart))
             _said(log, r"Successfully registered with master (\S+)", started[-1])
         yield address
     finally:
@@ -54,10 +62,31 @@ def standalone(folder: Path, workers: int = 2) -> Iterator[str]:
             process.wait()
 
 
-def _start(command: list[str], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _apart(place: Path, hidden: Path, visible: Sequence[Path]) -> list[str]:
+    """A command that runs another one in a mount namespace of its own."""
+    kept = {shlex.quote(str(folder)): place / f"mounted-{number}" for number, folder in enumerate(visible)}
+    for folder in kept.values():
+        folder.mkdir()
+    script = "\n".join(
+        [
+            "set -e",
+            *(f"mount --bind {folder} {shlex.quote(str(aside))}" for folder, aside in kept.items()),
+            f"mount -t tmpfs tmpfs {shlex.quote(str(hidden))}",
+            *(f"mkdir -p {folder}" for folder in kept),
+            *(f"mount --bind {shlex.quote(str(aside))} {folder}" for folder, aside in kept.items()),
+            'exec "$@"',
+        ]
+    )
+    own_user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    return ["unshare", *own_user, "--mount", "sh", "-c", script, "sh"]
+
+
+def _start(
+    command: list[str], log: Path, environment: dict[str, str], apart: list[str] | None = None
+) -> subprocess.Popen[bytes]:
     with log.open("wb") as file:
         return subprocess.Popen(
-            [str(SPARK / "bin" / "spark-class"), *command],
+            [*(apart or []), str(SPARK / "bin" / "spark-class"), *command],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=file,

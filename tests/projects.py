@@ -152,7 +152,8 @@ def rows_of(location: str, snapshot: int | None = None) -> Counter[tuple[Any, ..
 
 def _portable(name: str, kind: str) -> str:
     """A column as DuckDB gives it to Python without further packages."""
-    return f'CAST("{name}" AS VARCHAR)' if kind == "TIMESTAMP WITH TIME ZONE" else f'"{name}"'
+    as_text = "TIMESTAMP WITH TIME ZONE" in kind or kind.startswith(("STRUCT", "MAP"))
+    return f'CAST("{name}" AS VARCHAR)' if as_text else f'"{name}"'
 
 
 def _hashable(value: Any) -> Any:

@@ -470,6 +470,21 @@ class MasterNotLocal(EngineError):
         )
 
 
+class ScratchLost(EngineError):
+    """Rows that Spark's workers wrote are not there for the driver."""
+
+    code = "ICE-505"
+
+    def __init__(self, place: str, written: int, found: int) -> None:
+        super().__init__(
+            f"Spark's workers wrote {written} rows of the run, but the driver finds {found} of them: they do not see"
+            " the same folder",
+            where=place,
+            remedy="mount the lake's folder under the same path on the driver and on every worker, or use"
+            ' spark.master = "local[*]"',
+        )
+
+
 class CheckError(IcefieldError):
     """A check failed or could not be evaluated."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from icefield import failpoint
+from icefield.lake.embedded import SCRATCH
 from projects import TinyProject, order, tiny
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
@@ -65,7 +66,7 @@ class Orders:
         lake = self.project.lake
         assert lake.catalog.branches() == {}
         assert list(lake.runs.glob("*.lock")) == []
-        assert list(lake.runs.glob("*/scratch")) == []
+        assert list((lake.warehouse / SCRATCH).glob("*")) == []
         assert [p for p in lake.warehouse.rglob("*.metadata.json") if p.parent.name != "metadata"] == []
 
 

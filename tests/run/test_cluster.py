@@ -30,7 +30,7 @@ def test_executors_read_what_has_landed(tmp_path: Path) -> None:
     (tmp_path / "cluster").mkdir()
     with standalone(tmp_path / "cluster") as address:
         toml = shared.root / "icefield.toml"
-        text = toml.read_text().replace('lake = "lake"\n', 'lake = "lake"\nshared = true\n')
+        text = toml.read_text().replace('lake = "lake"\n', 'lake = "lake"\nshared = ["."]\n')
         settings = (
             f'"spark.master" = "{address}"\n"spark.driver.host" = "127.0.0.1"\n"spark.executor.memory" = "512m"\n'
         )

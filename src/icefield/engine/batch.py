@@ -16,12 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from icefield.engine import limits
 from icefield.engine.folders import Folder
 from icefield.engine.promises.spark_plans import bytes_read_by
+from icefield.errors import ScratchLost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -135,9 +138,14 @@ def collected(frame: DataFrame) -> InMemory | None:
 
 
 def write(frame: DataFrame, place: Path) -> InFiles:
-    """Evaluates a frame, once, into files."""
-    frame.write.mode("overwrite").parquet(str(place))
-    return InFiles(place, frame.sparkSession.read.schema(frame.schema).parquet(str(place)))
+    """Evaluates a frame, once, into files; refuses files that do not have all rows that Spark's tasks have written."""
+    written = Observation()
+    frame.observe(written, F.count(F.lit(1)).alias("rows")).write.mode("overwrite").parquet(str(place))
+    found = InFiles(place, frame.sparkSession.read.schema(frame.schema).parquet(str(place)))
+    expected = written.get.get("rows")
+    if expected is not None and found.count() != expected:
+        raise ScratchLost(str(place), expected, found.count())
+    return found
 
 
 def keep(spark: SparkSession, schema: StructType, parts: Iterable[pa.Table], place: Path) -> Batch:

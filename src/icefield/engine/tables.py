@@ -531,7 +531,8 @@ class Tables:
         self.spark.sparkContext.cancelAllJobs()
 
     def _writer(self, table: str, rows: DataFrame):  # type: ignore[no-untyped-def]  # noqa: ANN202 - no public type
-        return rows.writeTo(self.qualified(table)).option("snapshot-property.icefield.run", self.branch.run)
+        # `select`: a writer analyses the text of a query again, when the views of its inputs are gone already.
+        return rows.select("*").writeTo(self.qualified(table)).option("snapshot-property.icefield.run", self.branch.run)
 
 
 def _snapshot(metadata: Metadata | None) -> int | None:

@@ -305,7 +305,7 @@ class Branch:
     def _release(self) -> None:
         self._pyiceberg = None
         if self._lock >= 0:
-            shutil.rmtree(self.lake.run_folder(self.run) / "scratch", ignore_errors=True)
+            shutil.rmtree(self.lake.scratch_folder(self.run), ignore_errors=True)
             self.lake.unlock(self.name, self._lock)
             self._lock = -1
 

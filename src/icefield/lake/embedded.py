@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 KEEP_FAILED_SECONDS = 24 * 3600
 #: How the name of a branch begins that only adds to `ops.*`: it is no run.
 RECORDER = "record_"
+#: The folder of the warehouse in which runs keep rows that they evaluated; no namespace begins with a dot.
+SCRATCH = ".scratch"
 #: How the name of a branch begins on which upkeep works: it is no run either.
 UPKEEP = "upkeep_"
 _NO_RUNS = (RECORDER, UPKEEP)
@@ -86,8 +88,18 @@ class EmbeddedLake:
         return self.warehouse.joinpath(*table.split("."))
 
     def run_folder(self, run: str) -> Path:
-        """Where a run keeps its log and scratch files."""
+        """Where a run keeps its log."""
         return self.runs / run
+
+    def scratch_folder(self, run: str) -> Path:
+        """Where a run keeps rows that it evaluated: in the warehouse, which Spark's workers see wherever they are."""
+        return self.warehouse / SCRATCH / run
+
+    def table_folders(self) -> list[Path]:
+        """The folders of tables that are in the warehouse, published or not."""
+        return sorted(
+            folder for folder in self.warehouse.glob("*/*") if folder.parent.name != SCRATCH and folder.is_dir()
+        )
 
     def published(self, run: str) -> bool:
         """Whether a run's commit is in the lake, whatever its answer was."""
@@ -184,6 +196,7 @@ class EmbeddedLake:
             shutil.rmtree(folder / "metadata" / run, ignore_errors=True)
             for leftover in (folder / "metadata").glob(f"*-{run}.metadata.json"):
                 leftover.unlink(missing_ok=True)
+        shutil.rmtree(self.scratch_folder(run), ignore_errors=True)
         shutil.rmtree(self.run_folder(run), ignore_errors=True)
 
     def keep_failed(self, run: str) -> None:
@@ -212,15 +225,13 @@ class EmbeddedLake:
             return {}
 
     def _table_folders(self, pointers: Mapping[str, str]) -> Iterator[Path]:
-        seen = {self.table_folder(table) for table in pointers}
-        seen.update(folder for folder in self.warehouse.glob("*/*") if folder.is_dir())
-        yield from sorted(seen)
+        yield from sorted({self.table_folder(table) for table in pointers}.union(self.table_folders()))
 
     def _sweep_scratch(self) -> None:
         """Removes scratch files that runs of processes now gone have left."""
         live = {run for branch, run in self.catalog.branches().items() if self.alive(branch)} if self.exists else set()
-        for scratch in self.runs.glob("*/scratch"):
-            if scratch.parent.name not in live:
+        for scratch in (self.warehouse / SCRATCH).glob("*"):
+            if scratch.name not in live:
                 shutil.rmtree(scratch, ignore_errors=True)
 
     def _sweep_locks(self) -> None:

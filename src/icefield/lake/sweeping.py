@@ -56,7 +56,7 @@ class Sweeper:
         done = Swept()
         self._used = set()
         # In this order: a run whose files are listed here is open below, or its files are named by what it published.
-        found = {folder: list(_own_files(folder)) for folder in self.lake.warehouse.glob("*/*") if folder.is_dir()}
+        found = {folder: list(_own_files(folder)) for folder in self.lake.table_folders()}
         branches = self.lake.catalog.branches()
         open_runs = frozenset(branches.values())
         pinned = [at for branch in branches for at in self.lake.pointers(branch).values()]

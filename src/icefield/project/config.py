@@ -15,7 +15,6 @@ from icefield.project.outlets import Notify, OpenLineage, notify, openlineage
 from icefield.project.sections import FILE as FILE
 from icefield.project.sections import duration as _duration
 from icefield.project.sections import expanded as _expanded
-from icefield.project.sections import flag as _flag
 from icefield.project.sections import only as _only
 from icefield.project.sections import table as _table
 from icefield.project.sections import text as _text
@@ -78,8 +77,8 @@ class Profile:
 
     name: str
     lake: Path
-    #: Whether every worker of Spark's sees the lake's folder, under the same path.
-    shared: bool = False
+    #: Folders that every worker of Spark's sees under the same path, where workers are on other machines.
+    shared: tuple[Path, ...] = ()
     spark: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
     kafka: Kafka = field(default_factory=Kafka)
@@ -87,6 +86,15 @@ class Profile:
     upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
     openlineage: OpenLineage | None = None
     notify: Notify | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark's workers run on this machine, as this user."""
+        return _LOCAL.fullmatch(self.spark.get("spark.master", "local[*]")) is not None
+
+    def workers_see(self, place: Path) -> bool:
+        """Whether Spark's workers see a file or a folder of this machine under the same path."""
+        return self.is_local or any(place.is_relative_to(folder) for folder in self.shared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +111,8 @@ class Config:
 
 def require_reachable_lake(profile: Profile) -> None:
     """Refuses workers that may not see the lake's folder: what they write there would be lost to everyone else."""
-    master = profile.spark.get("spark.master", "local[*]")
-    if not _LOCAL.fullmatch(master) and not profile.shared:
-        raise MasterNotLocal(master, profile.lake, profile.name)
+    if not profile.workers_see(profile.lake):
+        raise MasterNotLocal(profile.spark["spark.master"], profile.lake, profile.name)
 
 
 _LOCAL = re.compile(r"local(\[[^\]]*\])?")
@@ -179,12 +186,12 @@ def _profile(root: Path, name: str, profiles: Mapping[str, Any], everywhere: Map
     _only(told, PROFILE_KEYS, section)
     now = {key: value for key, value in told.items() if key not in ("kafka", "notify")}  # these may miss what they name
     content = _expanded(now, section, root)
-    lake = Path(_text(content, "lake", "lake", section)).expanduser()
+    lake = _folder(root, _text(content, "lake", "lake", section))
     spark = _table(content, "spark", f"[profile.{name}.spark]")
     return Profile(
         name=name,
-        lake=Path(os.path.normpath(root / lake)),
-        shared=_flag(content, "shared", section),
+        lake=lake,
+        shared=_shared(root, lake, content.get("shared", False), section),
         spark={key: _spark_value(key, value, name) for key, value in sorted(_flat(spark).items())},
         settings=_table(content, "settings", f"[profile.{name}.settings]"),
         kafka=_kafka(root, _table(told, "kafka", f"[profile.{name}.kafka]"), f"[profile.{name}.kafka]"),
@@ -192,6 +199,22 @@ def _profile(root: Path, name: str, profiles: Mapping[str, Any], everywhere: Map
         upkeep=_upkeep(_table(content, "upkeep", f"[profile.{name}.upkeep]"), f"[profile.{name}.upkeep]"),
         openlineage=openlineage(root, content, f"[profile.{name}.openlineage]"),
         notify=notify(root, everywhere, told, f"[profile.{name}.notify]"),
+    )
+
+
+def _folder(root: Path, told: str) -> Path:
+    return Path(os.path.normpath(root / Path(told).expanduser()))
+
+
+def _shared(root: Path, lake: Path, told: object, section: str) -> tuple[Path, ...]:
+    """Folders that workers see: the lake's (`true`), or those of a list."""
+    if isinstance(told, bool):
+        return (lake,) if told else ()
+    if isinstance(told, list) and all(isinstance(one, str) and one for one in told):
+        return tuple(_folder(root, one) for one in told)
+    raise _wrong(
+        f"{section} shared = {told!r} is neither true, false nor a list of folders",
+        'write shared = true, or shared = ["/mnt/lake", "/mnt/landing"]',
     )
 
 

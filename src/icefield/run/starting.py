@@ -76,7 +76,8 @@ class Start:
         )
 
         # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.
-        intakes = self._intakes(folder / "scratch", conf, readers)
+        scratch = self.lake.scratch_folder(branch.run)
+        intakes = self._intakes(scratch, conf, readers)
         received = self._begin_reading(intakes, plan)
         stop_if_asked()
         import_pyspark()
@@ -89,7 +90,7 @@ class Start:
         spark = session.result()
         add_catalog(spark, branch.name, uri=str(self.lake.catalog.path), warehouse=str(self.lake.warehouse))
         tables = Tables(spark, branch, self.project.graph)
-        return self._prepare(tables, plan, functions, intakes, folder / "scratch", received)
+        return self._prepare(tables, plan, functions, intakes, scratch, received)
 
     def _prepare(
         self,
@@ -179,6 +180,7 @@ class Start:
             zone=conf.get("spark.sql.session.timeZone", "UTC"),
             scratch=scratch,
             pool=readers,
+            workers_see=self.project.profile.workers_see,
             driver_bytes=LIMITS.driver_bytes if local else -1,
             split_bytes=LIMITS.split_bytes,
             driver_messages=LIMITS.driver_messages,

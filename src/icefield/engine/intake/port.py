@@ -33,6 +33,8 @@ class Surroundings:
     zone: str
     scratch: Path
     pool: ThreadPoolExecutor
+    #: Whether Spark's workers see a folder of the driver's; what they do not see, the driver reads.
+    workers_see: Callable[[Path], bool]
     #: Up to so many bytes are read by the driver itself, while Spark starts.
     driver_bytes: int
     #: How much of a file a worker reads at a time.

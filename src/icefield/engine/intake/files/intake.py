@@ -39,7 +39,7 @@ class FilesIntake:
         assert isinstance(news, FilesNews)
         received = ReceivedFiles(around=self.around, node=node, step=step, heads=self._heads(source, node, step, news))
         few = sum(head.file.size for head in received.heads) <= self.around.driver_bytes
-        if few and step.action != "note":
+        if (few or not received.seen_by_workers) and step.action != "note":
             received.reading = received.read(Threads(self.around.pool), _watched(node, source))
         return received
 
@@ -100,6 +100,12 @@ class ReceivedFiles:
     def news(self) -> FilesNews:
         assert isinstance(self.step.news, FilesNews)
         return self.step.news
+
+    @property
+    def seen_by_workers(self) -> bool:
+        """Whether Spark's tasks can read the files."""
+        places = {(self.around.root / head.file.path).parent for head in self.heads}
+        return all(self.around.workers_see(place) for place in places)
 
     def read(self, scheduler: Scheduler, watched: Sequence[str] = ()) -> Reading:
         """Reads all of them."""

@@ -155,8 +155,10 @@ class LandedFiles:
         files = {head.arrival: (head.file.path, head.format) for head in self.received.heads}
         return RawRows(str(self._root), self.received.source.encoding, files)
 
-    def in_spark(self) -> InSpark:
-        """Malformed rows from where they were written; bytes from the files."""
+    def in_spark(self) -> InSpark | None:
+        """Malformed rows from where they were written; bytes from the files, if Spark's tasks see these."""
+        if not self.received.seen_by_workers:
+            return None
         known = [*(name for name in self.provenance if name != "source_line"), *TRAVELLING, RAW, PROBLEM]
         places = [*self.reading.problems.paths, *([str(self.exact.place)] if self.exact else [])]
         schema = undecided.schema(self.received.source)

@@ -18,7 +18,7 @@ from icefield.engine.batch import InFiles, write
 from icefield.engine.frames import empty_frame
 from icefield.engine.intake.files import parse, undecided
 from icefield.engine.intake.files.reading import Sheets
-from icefield.engine.intake.files.schedulers import SparkTasks
+from icefield.engine.intake.files.schedulers import SparkTasks, Threads
 from icefield.engine.intake.port import InSpark
 from icefield.engine.intake.topics.intake import KINDS
 from icefield.engine.intake.topics.raw import RawMessages, found_among, identities
@@ -124,7 +124,10 @@ def _by_tasks(
     messages: Counter[int] = Counter()
     written: dict[str, list[str]] = {kind: [] for kind in KINDS}
     places = []
-    for done in SparkTasks(spark).run(received.jobs(folder)):
+    recording = received.settings.recording
+    seen = recording is None or received.around.workers_see(recording)
+    scheduler = SparkTasks(spark) if seen else Threads(received.around.pool)
+    for done in scheduler.run(received.jobs(folder)):
         about = done.wanted
         messages[about.arrival] += done.messages
         counts[about.arrival] += done.counts["rows"] + done.counts["problems"] + done.counts["undecided"]
