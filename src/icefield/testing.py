@@ -29,7 +29,7 @@ from icefield.engine.promises.keys import measured, require_keys
 from icefield.engine.promises.rules import Call, prove, prove_finish
 from icefield.engine.promises.spark_plans import input_frame
 from icefield.engine.refresh.keys import key_of
-from icefield.engine.refresh.renewal import merged_halves
+from icefield.engine.refresh.measures import merged_halves
 from icefield.engine.rows import plain
 from icefield.engine.session.spark import start_session
 from icefield.errors import DeclarationError

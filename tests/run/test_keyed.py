@@ -16,9 +16,12 @@ from pyspark.sql import SparkSession
 from icefield import Lake
 from icefield.engine import limits
 from icefield.engine.limits import Limits
-from icefield.engine.refresh import changes, pruning, renewal, stage, update
+from icefield.engine.refresh import changes, pruning, renewal, update
 from icefield.engine.refresh import keys as keyed
+from icefield.engine.refresh import outcome as outcomes
 from icefield.engine.refresh import replace as replacing
+from icefield.engine.refresh.accumulate import Accumulating
+from icefield.engine.refresh.computed import Updated
 from icefield.errors import KeyUnknown
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE
@@ -576,7 +579,7 @@ def test_many_keys_are_joined_with_those_that_are_there(
     monkeypatch.setattr(limits, "LIMITS", Limits(held_bytes=-1))
     monkeypatch.setattr(keyed, "SMALL", 0)
     monkeypatch.setattr(keyed, "_TELLING", 0)
-    monkeypatch.setattr(stage, "read_by_all", lambda state, _: state.changes)
+    monkeypatch.setattr(outcomes, "read_by_all", lambda state, _: state.changes)
     project = project_of(tmp_path, VISITS, *(order(n, who) for n, who in enumerate(["ann", "bob", "", "eve"])))
     project.run()
     arrivals = [
@@ -627,14 +630,14 @@ def test_keys_that_are_believed_to_be_new_are_written_at_once_and_taken_back_if_
     monkeypatch.setattr(keyed, "SMALL", 0)
     monkeypatch.setattr(keyed, "_TELLING", telling)
     believed: list[bool] = []
-    real = update._Update.add_new
+    real = Accumulating.add_new
 
-    def add_new(self: update._Update) -> update.Updated | None:
+    def add_new(self: Accumulating) -> Updated | None:
         found = real(self)
         believed.append(found is not None)
         return found
 
-    monkeypatch.setattr(update._Update, "add_new", add_new)
+    monkeypatch.setattr(Accumulating, "add_new", add_new)
     project = project_of(tmp_path, GUESSED.format(more=more), order(1, "ann"), order(2, "bob"))
     project.run()
     arrivals = [[(3, "ann")], [(4, ""), (5, "zoe")], [(6, "eve"), (5, "zoe")], [(7, "eve")], [(4, "")], [(0, "al")]]

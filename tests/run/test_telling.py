@@ -110,7 +110,7 @@ def test_what_cannot_be_kept_is_told_with_its_table_and_nothing_is_published(
     def full(*_: Any) -> str:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(stage, "keep", full)
+    monkeypatch.setattr(outcome, "keep", full)
     project.land("2.csv", [order(1, "ann", "20.00")])
     result = project.run(select="orders latest")
     assert result.status == "failed"

@@ -322,7 +322,7 @@ class Run:
         """Keeps what tables changed, for whoever follows them and has not read it in this run."""
         for name, staged in self.staged.items():
             try:
-                stage.keep_change(staged, self.states)
+                stage.outcome.keep_change(staged, self.states)
             except BaseException as error:
                 location = str(self.project.graph[name].location)
                 raise as_users_error(error, name, location, self._log(), self.project.root) from error

@@ -15,7 +15,7 @@ from icefield.engine.batch import evaluate, keep
 from icefield.engine.checks.split import kept
 from icefield.engine.origin import visible
 from icefield.engine.refresh.keys import KeySet, key_of, keys_in
-from icefield.engine.refresh.renewal import merged_halves
+from icefield.engine.refresh.measures import merged_halves
 from icefield.engine.rows import plain
 from icefield.engine.sql import columns_of, quoted
 from icefield.errors import PromiseBroken

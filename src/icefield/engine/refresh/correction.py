@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
-from icefield.engine import limits
 from icefield.engine.batch import Batch, evaluate
 from icefield.engine.checks.rejects import quarantine_names, to_quarantine
 from icefield.engine.checks.split import Split, all_hold, reasons_of, splitting
@@ -26,10 +25,11 @@ from icefield.engine.origin import ARRIVAL, FATE, LINE, REASONS, visible
 from icefield.engine.promises.naming import require_same_columns
 from icefield.engine.quarantine.repair import discard, mend
 from icefield.engine.refresh.changes import NUMBER, change_of, numbered
+from icefield.engine.refresh.computed import Updated
 from icefield.engine.refresh.difference import ADDED, CHANGE, REMOVED, difference
+from icefield.engine.refresh.freed_keys import FreedKeys
 from icefield.engine.refresh.keys import KeySet, listed
 from icefield.engine.refresh.replace import Came, Went
-from icefield.engine.refresh.update import Updated
 from icefield.engine.sql import quoted, text
 from icefield.engine.tables import Published
 from icefield.failpoint import failpoint
@@ -58,7 +58,7 @@ _LISTED = 2_000
 
 def correct(stage: Stage, node: Node, step: Step, state: TableState, landed: Landed | None) -> Updated | str:
     """What was done, or why everything is to be computed instead."""
-    work = _Correction(stage, node, step, state)
+    work = Correction(stage, node, step, state)
     if any(isinstance(field.dataType, MapType) for field in work.published.schema):
         return f"{step.reason}, and rows with MAP columns cannot be told apart"
     if node.name in stage.replayed:
@@ -94,11 +94,18 @@ class _Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class _Correction:
+class Correction:
+    """One appending table from which rows leave, or whose rejected rows are decided about."""
+
     stage: Stage
     node: Node
     step: Step
     state: TableState
+
+    @property
+    def unique(self) -> FreedKeys:
+        """What it means for keys that must be unique."""
+        return FreedKeys(self)
 
     @property
     def name(self) -> str:
@@ -128,7 +135,7 @@ class _Correction:
             old = Published(self.stage.tables, self.name, self.state.version.snapshot, without=tuple(sorted(leaving)))
         split = self.stage.split_against(self.node, output, landed, old)
         with spent("check"):
-            if why := self._taken_by_later_rows(split, old, orders):
+            if why := self.unique.taken_by_later_rows(split, old, orders):
                 return f"{self.step.reason}, and {why}"
         origin = _Origin(tuple(sorted(leaving)), whole=not news.changed)
         before = self.published.where(origin.condition)
@@ -144,7 +151,7 @@ class _Correction:
         self, before: DataFrame, after: DataFrame, origin: _Origin, gone: Collection[int], split: Split
     ) -> Updated | str:
         change = self._swap(before, after) if origin.whole else self._difference(before, after)
-        freed = self._freed(change, gone)
+        freed = self.unique.freed(change, gone)
         if isinstance(freed, str):
             return freed
         applied = self._apply(change, freed, origin)
@@ -169,7 +176,7 @@ class _Correction:
         held = all_hold(rows)
         with spent("compute"):
             change = self._difference(visible(gone.where(held)), visible(split.good))
-        if rows and self._quarantine() is not None and not gone.where(f"NOT ({held})").isEmpty():
+        if rows and self.quarantine() is not None and not gone.where(f"NOT ({held})").isEmpty():
             return f"{self.step.reason}, and rows leave its quarantine"
         applied = self._apply(change, None, None)
         if isinstance(applied, str):
@@ -280,46 +287,7 @@ class _Correction:
 
     # -- keys of which the first arrival stays
 
-    def _taken_by_later_rows(self, split: Split, old: Published | None, orders: Mapping[str, int]) -> str:
-        """Why a rebuild would decide otherwise: a corrected row has the key of a row that arrived later."""
-        _, unique = splitting(self.node)
-        if not unique or split.bad is None or old is None:
-            return ""
-        for check in unique:
-            late = self._late(check, split.bad)
-            if late.num_rows > limits.LIMITS.driver_rejects:
-                return f"{late.num_rows:,} corrected rows repeat a key"
-            if late.num_rows and self._arrived_later(check, late, old, orders):
-                return f"a corrected row has the {', '.join(check.columns)} of a row that arrived later"
-        return ""
-
-    def _late(self, check: Unique, bad: Batch) -> pa.Table:
-        """Rows of corrected files that were set aside because they repeat a key: these keys, and their arrival."""
-        names, corrected = [*check.columns, ARRIVAL], pa.array(sorted(self._corrected), pa.int64())
-        found = []
-        for rows in bad.batches([*names, REASONS]):
-            first = pc.list_element(rows[REASONS].combine_chunks(), 0)
-            of_check = pc.and_(pc.is_in(rows[ARRIVAL], value_set=corrected), pc.equal(first, check.name))
-            found.append(rows.filter(of_check).select(names))
-        return pa.concat_tables(found)
-
-    @property
-    def _corrected(self) -> list[int]:
-        assert isinstance(self.step.news, FilesNews)
-        paths = {file.path for file in self.step.news.changed}
-        return [file.order for file in self.step.news.taken if file.path in paths]
-
-    def _arrived_later(self, check: Unique, late: pa.Table, old: Published, orders: Mapping[str, int]) -> bool:
-        names = list(check.columns)
-        keys = self._keys(check, late)
-        known = keys.restrict(old.rows.select(*map(quoted, names), "source_file")).toArrow().to_pylist()
-        latest: dict[tuple[object, ...], int] = {}
-        for row in known:
-            key = tuple(row[name] for name in names)
-            latest[key] = max(latest.get(key, -1), orders.get(row["source_file"], 0))
-        return any(latest.get(tuple(row[n] for n in names), -1) > row[ARRIVAL] for row in late.to_pylist())
-
-    def _keys(self, check: Unique, rows: pa.Table) -> KeySet:
+    def keys(self, check: Unique, rows: pa.Table) -> KeySet:
         names = list(check.columns)
         kinds = {name: self.published.schema[name].dataType for name in names}
         frame = self.stage.tables.spark.createDataFrame(rows.select(names).group_by(names).aggregate([]))
@@ -327,56 +295,12 @@ class _Correction:
         stored = evaluate(typed, self.scratch / f"keys-{'-'.join(names)}")
         return KeySet(tuple(names), stored, stored.count())
 
-    def _freed(self, change: Batch, gone: Collection[int]) -> pa.Table | str | None:
-        """Rows that wait because of a key that leaves: the first of each comes in its place."""
-        _, unique = splitting(self.node)
-        quarantine, found = self._quarantine(), None
-        for check in unique:
-            free, moved = _left_keys(change, check)
-            if not (free.num_rows or moved.num_rows):
-                continue
-            if check.otherwise == "drop" or self._has_discards:
-                return f"{self.step.reason}, and a row that is gone may have a key that leaves"
-            if quarantine is None:
-                continue
-            if self._waiting_for(check, moved, quarantine, gone).num_rows:
-                return f"{self.step.reason}, and a row waits that arrived before the one that has its key now"
-            waiting = self._waiting_for(check, free, quarantine, gone)
-            if waiting.num_rows and (len(unique) > 1 or found is not None):
-                return f"{self.step.reason}, and rows wait for several keys"
-            found = waiting if waiting.num_rows else found
-        return found
-
-    @property
-    def _has_discards(self) -> bool:
-        decided = self.stage.decided.get(self.name)
-        return decided is not None and bool(decided.of("discard"))
-
-    def _waiting_for(self, check: Unique, left: pa.Table, quarantine: DataFrame, gone: Collection[int]) -> pa.Table:
-        """The first of the rows that wait for each of these keys."""
-        names, own = list(check.columns), self._own()
-        if not left.num_rows:
-            return left
-        keys = self._keys(check, left)
-        waiting = quarantine.where(F.array_contains(own["reasons"], check.name))
-        if gone:
-            waiting = waiting.where(~F.col(own["arrival"]).isin(sorted(gone)))
-        rows = keys.restrict(waiting).toArrow()
-        order = rows.sort_by([(own["arrival"], "ascending"), (own["line"], "ascending")])
-        seen: set[tuple[object, ...]] = set()
-        first = []
-        for at, row in enumerate(order.select(names).to_pylist()):
-            if tuple(row.values()) not in seen:
-                seen.add(tuple(row.values()))
-                first.append(at)
-        return order.take(pa.array(first, pa.int64()))
-
     # -- quarantine
 
-    def _own(self) -> dict[str, str]:
+    def own(self) -> dict[str, str]:
         return quarantine_names([field.name for field in self.published.schema])
 
-    def _quarantine(self) -> DataFrame | None:
+    def quarantine(self) -> DataFrame | None:
         base = self.stage.tables.branch.base_metadata(quarantine_of(self.name))
         if base is None or not meta.total_records(base):
             return None
@@ -384,7 +308,7 @@ class _Correction:
 
     def _write_quarantine(self, gone: Collection[int], freed: pa.Table | None, split: Split) -> tuple[str, ...]:
         """Rows of files that leave leave it as well, and so do those that came in place of others."""
-        own, condition = self._own(), []
+        own, condition = self.own(), []
         if gone:
             condition.append(f"{quoted(own['arrival'])} IN ({', '.join(map(str, sorted(gone)))})")
         if freed is not None:
@@ -397,7 +321,7 @@ class _Correction:
         waiting = None
         if split.bad is not None and split.quarantined:
             waiting = to_quarantine(split.bad, self.stage.run, self.stage.started_ms, self.scratch / "to-quarantine")
-        old = self._quarantine()
+        old = self.quarantine()
         leaves = old is not None and bool(leaving) and not old.where(leaving).isEmpty()
         if waiting is None and not leaves:
             return ()
@@ -417,13 +341,13 @@ class _Correction:
 
     def replay(self) -> Updated | str:
         """What people decided about waiting rows, applied to these alone."""
-        quarantine, decided = self._quarantine(), self.stage.decided.get(self.name)
+        quarantine, decided = self.quarantine(), self.stage.decided.get(self.name)
         split = Split(good=self.published.limit(0))
         empty = self._difference(self.published.limit(0), self.published.limit(0))
         if quarantine is None or decided is None or len(decided.repairs) == self.state.repairs:
             return self._updated(_Applied(empty, 0, 0), split, (), 0)
         rows, unique = splitting(self.node)
-        own = self._own()
+        own = self.own()
         marked = quarantine.select(
             *(F.col(quoted(field.name)) for field in self.published.schema),
             F.col(quoted(own["arrival"])).alias(ARRIVAL),
@@ -466,21 +390,6 @@ class _Correction:
             distinct = rows.group_by(list(check.columns)).aggregate([])
             if distinct.num_rows < rows.num_rows:
                 return True
-            if rows.num_rows and not self._keys(check, rows).restrict(self.published.select(*names)).isEmpty():
+            if rows.num_rows and not self.keys(check, rows).restrict(self.published.select(*names)).isEmpty():
                 return True
         return False
-
-
-def _left_keys(change: Batch, check: Unique) -> tuple[pa.Table, pa.Table]:
-    """Keys that no row has any more, and keys that a row of another file has now: one that waits may be older."""
-    names = list(check.columns)
-    told = change.arrow(list(dict.fromkeys([CHANGE, *names, "source_file"])))
-    left, came = (told.filter(pc.equal(told[CHANGE], side)) for side in (REMOVED, ADDED))
-    now = {tuple(row[name] for name in names): row["source_file"] for row in came.to_pylist()}
-    places: dict[bool, list[int]] = {True: [], False: []}
-    for at, row in enumerate(left.to_pylist()):
-        key = tuple(row[name] for name in names)
-        if key not in now or now[key] != row["source_file"]:
-            places[key not in now].append(at)
-    keys = left.select(names)
-    return keys.take(pa.array(places[True], pa.int64())), keys.take(pa.array(places[False], pa.int64()))

@@ -10,34 +10,42 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import DecimalType, IntegralType, NumericType, StructType
+from pyspark.sql.types import StructType
 
-from icefield.declare import Accumulate
 from icefield.engine.batch import Batch, InMemory, evaluate, nullable
-from icefield.engine.checks.aggregates import ROUNDED
 from icefield.engine.checks.duplicates import sent
 from icefield.engine.refresh.changes import Change, change_of, rows_changed
 from icefield.engine.refresh.difference import ADDED, REMOVED
 from icefield.engine.refresh.keys import KeySet, held_keys, key_of, key_set, keys_in, keys_of_rows, rows_of_keys
-from icefield.engine.sql import fitted, quoted, selected
+from icefield.engine.refresh.measures import (
+    AGAIN,
+    OLD,
+    ROW,
+    SIDE,
+    adds_up,
+    count_name,
+    merge,
+    part_name,
+    with_added,
+)
+from icefield.engine.sql import fitted, quoted
 from icefield.errors import PromiseBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructField
+    from pyspark.sql import DataFrame
 
     from icefield.engine.tables import Tables
     from icefield.graph import Edge, Node
     from icefield.plan import Range
 
+
 #: More keys than this are joined with what is stored, where they can be.
 MANY = 100_000
 #: Where more than so many times as many rows are stored, most keys that come are new: only keys are read at first.
 _MORE = 2
-_SIDE, _AGAIN, _ROW, _OLD = "_icefield_side", "_icefield_again", "_icefield_row", "stored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +144,7 @@ class Renewal:
         sides = {ADDED: {name: change.added for name, change in changes.items()}}
         if any(change.removed is not None for change in changes.values()):
             sides[REMOVED] = {name: change.removed for name, change in changes.items()}
-        measured = [self.measured(rows, like).withColumn(_SIDE, F.lit(side)) for side, rows in sides.items()]
+        measured = [self.measured(rows, like).withColumn(SIDE, F.lit(side)) for side, rows in sides.items()]
         return reduce(lambda a, b: a.unionByName(b), measured)
 
     def added_many(self) -> bool:
@@ -181,11 +189,13 @@ class Renewal:
     def _carried(self, lookup: Edge, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The rows of a lookup with a value that the rows of an input have."""
         values = [
-            frames[edge.parameter].select(*(F.col(quoted(c)).alias(_part("on", n)) for n, c in enumerate(lookup.on)))
+            frames[edge.parameter].select(
+                *(F.col(quoted(c)).alias(part_name("on", n)) for n, c in enumerate(lookup.on))
+            )
             for edge in self.node.edges
             if not edge.lookup and set(lookup.on) <= set(frames[edge.parameter].columns)
         ]
-        same = [F.col(quoted(column)).eqNullSafe(F.col(_part("on", n))) for n, column in enumerate(lookup.on)]
+        same = [F.col(quoted(column)).eqNullSafe(F.col(part_name("on", n))) for n, column in enumerate(lookup.on)]
         found = reduce(lambda a, b: a.unionByName(b), values)
         return frames[lookup.parameter].join(found, reduce(lambda a, b: a & b, same), "left_semi")
 
@@ -197,7 +207,7 @@ class Renewal:
         `total`: how many rows are stored. `is_sure`: whether the function surely gives one row a key. Many rows that
         only came are joined with what is stored then, which takes a fraction of the time.
         """
-        joined = delta.count > MANY and is_sure() and _adds_up(self.node, like) and not _removes(delta)
+        joined = delta.count > MANY and is_sure() and adds_up(self.node, like) and not _removes(delta)
         if not joined:
             return self._merged(delta.stored.frame, delta.restrict(stored), like)
         old = self.old_rows(delta, stored, total)
@@ -216,7 +226,7 @@ class Renewal:
     def added_to(self, stored: InMemory, like: StructType) -> DataFrame:
         """The measures of all keys that came or are stored, where rows only came and each key has one row."""
         measures = [quoted(field.name) for field in like]
-        old = stored.frame.select(*measures, F.lit(None).cast("string").alias(_ROW), F.lit(_OLD).alias(_SIDE))
+        old = stored.frame.select(*measures, F.lit(None).cast("string").alias(ROW), F.lit(OLD).alias(SIDE))
         rows = self._delta(like).unionByName(old, allowMissingColumns=True)
         return merge(self.node, rows, like).select(*measures)
 
@@ -243,23 +253,23 @@ class Renewal:
 
     def _merged(self, delta: DataFrame, stored: DataFrame, like: StructType) -> Merged:
         measures = [quoted(field.name) for field in like]
-        whole = F.struct(*(quoted(column) for column in stored.columns)).alias(_ROW)
-        old = stored.select(*measures, whole, F.lit(_OLD).alias(_SIDE))
+        whole = F.struct(*(quoted(column) for column in stored.columns)).alias(ROW)
+        old = stored.select(*measures, whole, F.lit(OLD).alias(SIDE))
         rows = delta.unionByName(old, allowMissingColumns=True)
         found = evaluate(merge(self.node, rows, like), self.scratch / "merged")
         _refuse_several_rows(self.node, found)
-        doubtful = bool(pc.any(found.arrow([_AGAIN])[_AGAIN]).as_py())
+        doubtful = bool(pc.any(found.arrow([AGAIN])[AGAIN]).as_py())
         if isinstance(found, InMemory):
             merged = _held(found, like, stored.schema, self.node.keys)
             if not doubtful:
                 return merged
             before, sound = merged.before, merged.measures
         else:
-            before = found.frame.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
-            sound = found.frame.where(f"NOT {_AGAIN}").select(*measures)
+            before = found.frame.where(f"{ROW} IS NOT NULL").select(f"{ROW}.*")
+            sound = found.frame.where(f"NOT {AGAIN}").select(*measures)
             if not doubtful:
                 return Merged(before, sound)
-        open_keys = key_set([found.frame.where(_AGAIN)], self.node.keys, like, self.scratch / "again")
+        open_keys = key_set([found.frame.where(AGAIN)], self.node.keys, like, self.scratch / "again")
         fresh = fitted(self.again(open_keys), like)
         merged = Merged(before, sound.unionByName(fresh))
         return replace(merged, all_keys=found.arrow(list(self.node.keys))) if isinstance(found, InMemory) else merged
@@ -267,12 +277,12 @@ class Renewal:
 
 def _held(found: InMemory, like: StructType, stored: StructType, keys: Sequence[str]) -> Merged:
     """Merged rows in memory, taken apart there."""
-    known = found.table.filter(pc.is_valid(found.table[_ROW]))[_ROW]
+    known = found.table.filter(pc.is_valid(found.table[ROW]))[ROW]
     columns = to_arrow_schema(nullable(stored))
     chunks = [pa.table([chunk.field(n) for n in range(len(columns))], schema=columns) for chunk in known.chunks]
     rows = pa.concat_tables([columns.empty_table(), *chunks])
     before = InMemory(found.spark, nullable(stored), rows)
-    sound = found.table.filter(pc.invert(found.table[_AGAIN])).select(like.names)
+    sound = found.table.filter(pc.invert(found.table[AGAIN])).select(like.names)
     measures = InMemory(found.spark, StructType([found.schema[name] for name in like.names]), sound)
     return Merged(before.frame, measures.frame, None, before, measures, found.table.select(list(keys)))
 
@@ -295,108 +305,11 @@ class Merged:
 
 def _removes(delta: KeySet) -> bool:
     """Whether rows went, too."""
-    return any(pc.any(pc.equal(part[_SIDE], REMOVED)).as_py() for part in delta.stored.batches([_SIDE]))
-
-
-def _adds_up(node: Node, like: StructType) -> bool:
-    """Whether `+` gives up no digits of any sum."""
-    assert isinstance(node.refresh, Accumulate)
-    sums = [like[name].dataType for name, how in node.refresh.measures.items() if how == "sum"]
-    return not any(ROUNDED.fullmatch(kind.simpleString()) for kind in sums)
-
-
-def with_added(node: Node, delta: DataFrame, stored: DataFrame, like: StructType) -> DataFrame:
-    """The measures of what came, with those that are stored; both have one row a key at most."""
-    assert isinstance(node.refresh, Accumulate)
-    names = [field.name for field in like]
-    old = stored.select(*(F.col(quoted(name)).alias(_part(_OLD, n)) for n, name in enumerate(names)))
-    place = {name: F.col(_part(_OLD, n)) for n, name in enumerate(names)}
-    same = reduce(lambda a, b: a & b, [F.col(quoted(key)).eqNullSafe(place[key]) for key in node.keys])
-    joined = delta.join(old, same, "left")
-    return joined.select(*(_with_old(node.refresh.measures.get(f.name), place[f.name], f) for f in like))
-
-
-def _with_old(how: str | None, old: Column, field: StructField) -> Column:
-    new = F.col(quoted(field.name))
-    value = new  # of a key
-    if how == "sum":
-        value = F.when(old.isNull(), new).when(new.isNull(), old).otherwise(old + new)
-    elif how is not None:
-        value = F.least(old, new) if how == "min" else F.greatest(old, new)
-    return value.cast(field.dataType).alias(field.name)
-
-
-def merged_halves(node: Node, one: DataFrame, other: DataFrame, like: StructType) -> DataFrame:
-    """The measures of two halves, merged as those of new rows are into the stored ones."""
-    sides = one.withColumn(_SIDE, F.lit(_OLD)).unionByName(other.withColumn(_SIDE, F.lit(ADDED)))
-    merged = merge(node, sides.withColumn(_ROW, F.lit(None).cast("string")), like)
-    return merged.select(*(quoted(field.name) for field in like))
-
-
-def merge(node: Node, rows: DataFrame, like: StructType) -> DataFrame:
-    """One row a key: its measures after the change, whether that is in doubt, and how many rows each side gave."""
-    assert isinstance(node.refresh, Accumulate)
-    measures = list(node.refresh.measures.items())
-    sides = (_OLD, ADDED, REMOVED)
-    keys = [quoted(key) for key in node.keys]
-    grouped = [f"count_if({_SIDE} = '{side}') AS {_count(side)}" for side in sides]
-    for n, (name, how) in enumerate(measures):
-        value = quoted(name)
-        grouped += [f"first(IF({_SIDE} = '{side}', {value}, NULL), true) AS {_part(side, n)}" for side in sides]
-        if how == "sum":  # by an aggregate, since `+` of long DECIMALs gives up digits
-            grouped.append(f"sum(IF({_SIDE} = '{REMOVED}', -{value}, {value})) AS {_part('total', n)}")
-    grouped.append(f"first({_ROW}, true) AS {_ROW}")
-    joined = rows.groupBy(*keys).agg(*map(F.expr, grouped))
-    merged = [_merged(how, n, like[name]) for n, (name, how) in enumerate(measures)]
-    values = fitted_values([(name, value) for (name, _), (value, _) in zip(measures, merged, strict=True)], like)
-    # A key that lost rows surely has some left where rows came for it, too, or where something is left to be summed.
-    left = [
-        f"{_count(ADDED)} > 0",
-        *(_is_left(n, like[name]) for n, (name, how) in enumerate(measures) if how == "sum"),
-    ]
-    uncertain = f"({_count(REMOVED)} > 0 AND (NOT ({' OR '.join(left)}) OR {_count(_OLD)} = 0))"
-    doubtful = " OR ".join([uncertain, *(f"({doubt})" for _, doubt in merged)])
-    return selected(joined, [*keys, *values, f"coalesce({doubtful}, true) AS {_AGAIN}", *map(_count, sides), _ROW])
-
-
-def fitted_values(values: Sequence[tuple[str, str]], like: StructType) -> list[str]:
-    """Values as SQL in the types of their columns: aggregates may have given them wider ones."""
-    return [
-        f"CAST({value} AS {like[name].dataType.simpleString()}) AS {quoted(name)}"
-        if isinstance(like[name].dataType, DecimalType | NumericType)
-        else f"{value} AS {quoted(name)}"
-        for name, value in values
-    ]
-
-
-def _is_left(number: int, field: StructField) -> str:
-    """Whether a sum after the change is surely one of some values: they do not add up to 0."""
-    exact = isinstance(field.dataType, IntegralType | DecimalType)
-    return f"coalesce({_part('total', number)} <> 0, false)" if exact else "false"
-
-
-def _merged(how: str, number: int, field: StructField) -> tuple[str, str]:
-    """The new value of a measure, and whether it is in doubt."""
-    old, added, removed = (_part(side, number) for side in (_OLD, ADDED, REMOVED))
-    if how == "sum":
-        # A sum without any value is NULL, unless the function says otherwise: values must be left where it may be.
-        empty = f"({added} IS NULL AND NOT {_is_left(number, field)})" if field.nullable else "false"
-        return _part("total", number), f"{removed} IS NOT NULL AND ({old} IS NULL OR {empty})"
-    pick, reaches, beyond = ("least", ">=", "<=") if how == "min" else ("greatest", "<=", ">=")
-    was_extreme = f"({removed} IS NOT NULL AND coalesce({removed} {beyond} {old}, true))"
-    return f"{pick}({old}, {added})", f"{was_extreme} AND NOT coalesce({old} {reaches} {added}, false)"
-
-
-def _count(side: str) -> str:
-    return f"_icefield_{side}"
-
-
-def _part(side: str, number: int) -> str:
-    return f"_icefield_{side}_{number}"
+    return any(pc.any(pc.equal(part[SIDE], REMOVED)).as_py() for part in delta.stored.batches([SIDE]))
 
 
 def _refuse_several_rows(node: Node, found: Batch) -> None:
-    counts = found.arrow([_count(side) for side in (_OLD, ADDED, REMOVED)])
+    counts = found.arrow([count_name(side) for side in (OLD, ADDED, REMOVED)])
     if any((pc.max(column).as_py() or 0) > 1 for column in counts.columns):
         raise PromiseBroken(
             f"the function of {node.name} returns more than one row per key, but accumulate() needs exactly one",
