@@ -47,7 +47,7 @@ from icefield.plan import Plan
 from icefield.project import Project, open_project
 from icefield.query.compare import Comparison, Present, Total
 from icefield.run.batches import BatchState
-from icefield.run.events import Replayed, RunResult, TableOutcome, Traffic
+from icefield.run.events import Replayed, RunResult, TableOutcome
 from lakes import new_lake, open_branch, told, write
 
 SCREENS = Path(__file__).parent / "screens"
@@ -193,7 +193,6 @@ FIRST_RUN = RunResult(
     ),
     seconds=71.2,
     phases={"plan": 0.02, "start": 11.3, "stage": 34.2, "audit": 2.4, "publish": 0.2},
-    traffic=Traffic(read=139_100_000, written=62_900_000, stored=0),
     log="/lake/runs/log",
 )
 ONE_MORE_DAY = replace(

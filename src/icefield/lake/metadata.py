@@ -191,19 +191,6 @@ def has_deletes(found: Metadata, kind: str = "delete-files") -> bool:
     return int(found["summary"].get(f"total-{kind}", 0)) > 0
 
 
-def total_bytes(metadata: Metadata) -> int:
-    """Bytes of the current snapshot's data files, from its summary."""
-    found = current_snapshot(metadata)
-    return 0 if found is None else int(found["summary"].get("total-files-size", 0))
-
-
-def bytes_added(staged: Metadata, base: Metadata | None) -> int:
-    """Bytes of the files that were added since, from the summaries of snapshots."""
-    before = {entry["snapshot-id"] for entry in (base or {}).get("snapshots", [])}
-    added = [entry["summary"] for entry in staged.get("snapshots", []) if entry["snapshot-id"] not in before]
-    return sum(int(summary.get("added-files-size", 0)) for summary in added)
-
-
 def table_state(name: str, metadata: Metadata) -> TableState:
     """A table's state as its metadata tells it; a table that icefield did not write has an empty run."""
     properties = metadata.get("properties", {})

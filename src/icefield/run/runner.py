@@ -32,7 +32,6 @@ from icefield.run.events import (
     RunStarted,
     TableOutcome,
     TableStarted,
-    Traffic,
     silent,
 )
 from icefield.run.failures import as_users_error, check_failed
@@ -101,7 +100,6 @@ class Run:
     crossed: dict[CrossCheck, CheckResult] = field(default_factory=dict)
     breached: dict[CrossCheck, BaseException] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
-    traffic: Traffic | None = None
     failures: dict[str, BaseException] = field(default_factory=dict)
     replaying: Replaying = field(default_factory=Replaying)
     replayed: tuple[Replayed, ...] = ()
@@ -200,7 +198,6 @@ class Run:
             self._audit(across)
             self._keep_changes(stage)
             self.replayed = self.replaying.tell(stage.tables, self.staged)
-            self.traffic = self._traffic(stage)
         if self.order.dry_run:
             return None
         with self._phase("publish"), tidying("It was about to publish: `icefield ls` shows whether it did."):
@@ -377,19 +374,6 @@ class Run:
                     if self.staged[name].changed:
                         self._table_failed(self.staged[name].step, error)
 
-    def _traffic(self, stage: Stage) -> Traffic:
-        from icefield.engine.traffic import bytes_read  # noqa: PLC0415
-
-        branch = stage.tables.branch
-        touched = [table for staged in self.staged.values() for table in staged.tables]
-        staged = {table: found for table in touched if (found := branch.staged_metadata(table)) is not None}
-        before = [found for table in branch.base if (found := branch.base_metadata(table)) is not None]
-        return Traffic(
-            read=bytes_read(stage.tables.spark, self.started_ms),
-            written=sum(meta.bytes_added(found, branch.base_metadata(table)) for table, found in staged.items()),
-            stored=sum(meta.total_bytes(found) for found in before),
-        )
-
     # -- publish
 
     def _publish(self, branch: Branch, plan: Plan, relied: Collection[str]) -> int | None:
@@ -485,7 +469,6 @@ class Run:
             replayed=self.replayed if status in ("published", "dry run") else (),
             seconds=time.monotonic() - begun,
             phases=self.phases,
-            traffic=self.traffic,
             published_ms=published_ms,
             error=error,
             log=self._log(),
