@@ -27,9 +27,9 @@ from icefield.cli.quarantine import SUFFIX
 from icefield.engine.checks.audit import CheckResult
 from icefield.engine.verify import Verdict
 from icefield.graph.state import TableState, Version
-from icefield.lake import metadata as meta
 from icefield.lake.history import TableVersion
 from icefield.lake.ops import at
+from icefield.lake.table_state import state_properties, table_state
 from icefield.lake.tree import (
     Bound,
     CatalogEntry,
@@ -105,13 +105,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Project:
     _reject(branch, "bronze.payment_transactions")
     states = {name: _state(project, name, states_of(branch, name)) for name in names}
     states["silver.stock_levels"] = replace(states["silver.stock_levels"], fingerprint="other")
-    properties = {name: meta.state_properties(state) for name, state in states.items()}
+    properties = {name: state_properties(state) for name, state in states.items()}
     branch.publish({**properties, f"bronze.payment_transactions{SUFFIX}": {}}, told(RUN))
     return project
 
 
 def states_of(branch: Any, name: str) -> TableState:
-    return meta.table_state(name, branch.staged_metadata(name))
+    return table_state(name, branch.staged_metadata(name))
 
 
 def _state(project: Project, name: str, found: TableState) -> TableState:

@@ -19,6 +19,7 @@ from icefield.lake import metadata as meta
 from icefield.lake.branch import Branch, BranchNames, new_branch_name
 from icefield.lake.duckdb_scan import contents
 from icefield.lake.embedded import RECORDER, EmbeddedLake, new_run_id, now_ms
+from icefield.lake.table_state import state_properties, version_properties
 from icefield.plan import Plan, Step, decide, with_quarantines
 from icefield.project.config import require_reachable_lake
 from icefield.run import journal
@@ -406,9 +407,9 @@ class Run:
 
     def _properties(self, staged: Staged, table: str) -> dict[str, str]:
         if table == staged.state.name:
-            return meta.state_properties(staged.state)
+            return state_properties(staged.state)
         if staged.waiting is not None and table == staged.waiting.name:
-            return meta.version_properties(staged.waiting)
+            return version_properties(staged.waiting)
         return {meta.RUN: self.run}
 
     def _failed(self, branch: Branch, plan: Plan, error: BaseException, begun: float) -> RunResult:

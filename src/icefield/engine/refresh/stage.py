@@ -35,6 +35,7 @@ from icefield.graph import changes_of, measures_of, quarantine_of
 from icefield.graph.news import FilesNews
 from icefield.graph.state import EMPTY, TableState, Version
 from icefield.lake import metadata as meta
+from icefield.lake.table_state import table_state
 from icefield.plan import arrivals_of, read_by_all, with_quarantines
 from icefield.words import plural
 
@@ -201,7 +202,7 @@ class Stage:
         name = quarantine_of(node.name)
         metadata = self.tables.branch.staged_metadata(name) if name in staged.tables else None
         if metadata is not None:
-            found, before = meta.table_state(name, metadata), states.get(name, EMPTY).version
+            found, before = table_state(name, metadata), states.get(name, EMPTY).version
             appended = staged.step.action == "append" or not states.get(name, EMPTY).rows
             number = Version(
                 epoch=before.epoch + (not appended), number=before.number + 1, snapshot=found.version.snapshot
@@ -597,7 +598,7 @@ class Stage:
     ) -> TableState:
         staged = self.tables.branch.staged_metadata(node.name)
         assert staged is not None
-        found = meta.table_state(node.name, staged)
+        found = table_state(node.name, staged)
         before = state.version if state else begin or Version(epoch=0, number=0, snapshot=None)
         meddled = state is not None and state.meddled  # accepted: who reads it has to read all of it again
         version = Version(
