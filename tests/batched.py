@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from icefield.graph.news import FilesCursor
-from icefield.lake import metadata as meta
 from icefield.lake.embedded import EmbeddedLake
 from icefield.lake.ops import Journal, at
+from icefield.lake.table_state import state_properties, table_state
 from lakes import change, new_lake, open_branch, told
 from projects import TinyProject, tiny
 
@@ -80,12 +80,12 @@ def _run(project: TinyProject, lake: EmbeddedLake, run: str, month: str, trips: 
     change(branch, "raw.trips", rows(*trips), replacing=replacing)
     found = branch.staged_metadata("raw.trips")
     assert found is not None
-    state = replace(meta.table_state("raw.trips", found), run=run, cursor=FilesCursor(count=1, digest="earlier"))
+    state = replace(table_state("raw.trips", found), run=run, cursor=FilesCursor(count=1, digest="earlier"))
     at_ms = int(dt.datetime.fromisoformat(f"{run[:15]}Z").timestamp() + 60) * 1000
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("icefield.lake.branch.now_ms", lambda: at_ms)
         branch.publish(
-            {"raw.trips": meta.state_properties(state)},
+            {"raw.trips": state_properties(state)},
             Journal(runs=told(run).runs, files=[_taken(project, month, run)]),
             summaries={"raw.trips": {"icefield.batch": month}},
         )

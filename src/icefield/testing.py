@@ -25,8 +25,10 @@ from pyspark.sql import functions as F
 
 from icefield.declare import Accumulate, ByKey, Full, Ref, Refresh, declarations_of
 from icefield.declare.tables import parameters_of
+from icefield.engine.promises.call import Call
+from icefield.engine.promises.finish import prove_finish
 from icefield.engine.promises.keys import measured, require_keys
-from icefield.engine.promises.rules import Call, prove, prove_finish
+from icefield.engine.promises.rules import prove
 from icefield.engine.promises.spark_plans import input_frame
 from icefield.engine.refresh.keys import key_of
 from icefield.engine.refresh.measures import merged_halves

@@ -14,7 +14,7 @@ import pytest
 
 from icefield.adapters.notifications import notifier, subscriber
 from icefield.project import open_project
-from icefield.run import journal, runner
+from icefield.run import journal, publishing
 from icefield.run.events import RunDied
 from icefield.run.watch import Failed, Ran, Watch
 from projects import ORDERS, TinyProject, order, tiny
@@ -99,7 +99,7 @@ def test_a_killed_run_is_told_by_the_next_one(tmp_path: Path, receiver: Receiver
 
     told = subscriber(open_project(project.root))
     for run in ("29990101T000000-aaaaaa", "29990101T000001-bbbbbb"):
-        runner._record(project.lake, journal.of_deaths("tiny", {run: 0}))
+        publishing.record(project.lake, journal.of_deaths("tiny", {run: 0}))
         told.hear(RunDied(run=run, started_ms=0), dt.datetime.now(dt.UTC))
     assert notified(receiver) == [("failure", "firing", "")], "dying again is no news"
 

@@ -63,7 +63,6 @@ def test_the_first_run_reports_everything(starter: tuple[Path, Done]) -> None:
         "bronze.visits visit_id is not null 1",
         "bronze.visits visit_id is unique 1",
         "time plan #, start #, stage #, audit #, publish #",
-        "data opened # of files, wrote #",
         f"lake {root}/lake",
         f"log {root}/lake/runs/{run}/spark.log",
         "Next",

@@ -27,9 +27,9 @@ from icefield.cli.quarantine import SUFFIX
 from icefield.engine.checks.audit import CheckResult
 from icefield.engine.verify import Verdict
 from icefield.graph.state import TableState, Version
-from icefield.lake import metadata as meta
 from icefield.lake.history import TableVersion
 from icefield.lake.ops import at
+from icefield.lake.table_state import state_properties, table_state
 from icefield.lake.tree import (
     Bound,
     CatalogEntry,
@@ -47,7 +47,7 @@ from icefield.plan import Plan
 from icefield.project import Project, open_project
 from icefield.query.compare import Comparison, Present, Total
 from icefield.run.batches import BatchState
-from icefield.run.events import Replayed, RunResult, TableOutcome, Traffic
+from icefield.run.events import Replayed, RunResult, TableOutcome
 from lakes import new_lake, open_branch, told, write
 
 SCREENS = Path(__file__).parent / "screens"
@@ -105,13 +105,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Project:
     _reject(branch, "bronze.payment_transactions")
     states = {name: _state(project, name, states_of(branch, name)) for name in names}
     states["silver.stock_levels"] = replace(states["silver.stock_levels"], fingerprint="other")
-    properties = {name: meta.state_properties(state) for name, state in states.items()}
+    properties = {name: state_properties(state) for name, state in states.items()}
     branch.publish({**properties, f"bronze.payment_transactions{SUFFIX}": {}}, told(RUN))
     return project
 
 
 def states_of(branch: Any, name: str) -> TableState:
-    return meta.table_state(name, branch.staged_metadata(name))
+    return table_state(name, branch.staged_metadata(name))
 
 
 def _state(project: Project, name: str, found: TableState) -> TableState:
@@ -193,7 +193,6 @@ FIRST_RUN = RunResult(
     ),
     seconds=71.2,
     phases={"plan": 0.02, "start": 11.3, "stage": 34.2, "audit": 2.4, "publish": 0.2},
-    traffic=Traffic(read=139_100_000, written=62_900_000, stored=0),
     log="/lake/runs/log",
 )
 ONE_MORE_DAY = replace(

@@ -14,7 +14,8 @@ import pytest
 from icefield.declare import files
 from icefield.engine.intake.files import undecided
 from icefield.engine.intake.files.cells import form_of, is_plain, values_of
-from icefield.engine.intake.files.reading import Sheets, Undecided
+from icefield.engine.intake.files.reading import Undecided
+from icefield.engine.intake.sheets import Sheets
 from icefield.engine.origin import ARRIVAL, LINE, PROBLEM, ROW
 from icefield.engine.session.spark import start_session
 

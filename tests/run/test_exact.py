@@ -33,6 +33,7 @@ from icefield.engine.refresh import replace as replacing
 from icefield.engine.session.spark import add_catalog, start_session
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE
+from icefield.lake.table_state import table_state
 from projects import TinyProject, rows_of, tiny
 
 pytestmark = pytest.mark.spark
@@ -377,7 +378,7 @@ class Lakehouse(RuleBasedStateMachine):
     def every_table_is_its_function_over_what_it_consumed(self) -> None:
         pointers = self.project.lake.pointers()
         known = {name: meta.load(at) for name, at in pointers.items() if name.startswith("t.")}
-        states = {name: meta.table_state(name, found) for name, found in known.items()}
+        states = {name: table_state(name, found) for name, found in known.items()}
         for name, (kind, inputs) in self.kinds.items():
             if name not in states or states[name].meddled:
                 continue

@@ -108,9 +108,6 @@ def test_what_changed_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
         "2.csv", [order(1, "c9", "7.50", days[3]), order(2, "c2", "9.00", days[4]), order(20, "c0"), order(21)]
     )
     result = project.run()
-    written = [file for file in project.files_of(result.run) if file.suffix == ".parquet" and "/ops/" not in str(file)]
-    assert result.traffic.written == sum(file.stat().st_size for file in written)
-    assert result.traffic.read > 0
     assert actions(result) == {
         "orders": "append", "sales": "append", "latest": "update", "by_day": "update", "by_customer": "update",
         "newest": "update", "total": "refresh",

@@ -16,7 +16,7 @@ from icefield.lake import branch as branch_module
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE
 from icefield.project import open_project
-from icefield.run import auditing, runner
+from icefield.run import auditing, cross_checks, publishing
 from projects import ORDERS, TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark
@@ -47,14 +47,14 @@ def test_a_run_that_records_a_death_plans_with_what_was_published_meanwhile(
     assert project.run().status == "published"
     assert project.spawn("run.opened=kill", full_refresh=True).end().killed
     project.land("b.csv", [order(2)])
-    record = runner._record
+    record = publishing.record
 
     def slow_record(*arguments: Any) -> None:
-        monkeypatch.setattr(runner, "_record", record)
+        monkeypatch.setattr(publishing, "record", record)
         record(*arguments)
         assert project.run().status == "published"
 
-    monkeypatch.setattr(runner, "_record", slow_record)
+    monkeypatch.setattr(publishing, "record", slow_record)
     assert project.run().status == "nothing new"
     assert sorted(project.ask("SELECT id FROM bronze.orders")) == [(1,), (2,)]
     assert len(runs(project, "died")) == 1
@@ -77,7 +77,7 @@ def test_a_run_that_ends_by_an_error_of_ours_is_recorded_too(tmp_path: Path, mon
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(runner.Run, "_audit", broken)
+    monkeypatch.setattr(auditing.Audit, "carry_out", broken)
     with pytest.raises(ZeroDivisionError):
         project.run()
     assert project.ask("SELECT status, error FROM ops.runs") == [("failed", "ZeroDivisionError: a bug")]
@@ -247,14 +247,14 @@ def test_a_check_across_tables_does_not_wait_for_tables_that_it_does_not_name(
 ) -> None:
     project = tiny(tmp_path, ACROSS)
     project.land("a.csv", [order(1), order(2)])
-    real = auditing.Across.result
+    real = cross_checks.Across.result
 
-    def result(self: auditing.Across, check: auditing.CrossCheck) -> Any:
+    def result(self: cross_checks.Across, check: cross_checks.CrossCheck) -> Any:
         found = real(self, check)
         (project.root / "checked").touch()
         return found
 
-    monkeypatch.setattr(auditing.Across, "result", result)
+    monkeypatch.setattr(cross_checks.Across, "result", result)
     found = project.run()
     assert found.status == "published", found.error
     assert [check.status for check in found.checks if check.kind == "references"] == ["passed", "passed"]

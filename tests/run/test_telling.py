@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from icefield import Lake
 from icefield.engine import limits
 from icefield.engine.limits import Limits
-from icefield.engine.refresh import renewal, stage, update
+from icefield.engine.refresh import outcome, renewal, update
 from icefield.lake.catalog import LAKE
 from projects import TinyProject, order, tiny
 

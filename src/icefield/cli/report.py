@@ -9,7 +9,7 @@ from icefield.cli import output
 from icefield.cli.output import Column, Count
 from icefield.cli.plan import nothing_new
 from icefield.graph import READABLE
-from icefield.words import from_ms, plural, seconds, size
+from icefield.words import from_ms, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +40,6 @@ def show(result: RunResult, project: Project, same: str) -> None:
     _show_replayed(result)
     output.line()
     output.line(f"time   {', '.join(f'{phase} {seconds(spent)}' for phase, spent in result.phases.items())}")
-    if (moved := result.traffic) is not None:
-        of_all = f" (the tables had {size(moved.stored)} in total)" if moved.stored else ""
-        output.line(f"data   opened {size(moved.read)} of files{of_all}, wrote {size(moved.written)}")
     output.line(f"lake   {project.profile.lake}")
     output.line(f"log    {result.log}")
     if result.error:
@@ -229,7 +226,6 @@ def as_data(result: RunResult, project: Project, earlier: Sequence[RunResult] = 
         "ok": result.ok,
         "seconds": round(result.seconds, 3),
         "phases": {phase: round(spent, 3) for phase, spent in result.phases.items()},
-        "bytes": None if result.traffic is None else asdict(result.traffic),
         "published_at": None if result.published_ms is None else from_ms(result.published_ms),
         "tables": [_outcome(outcome) for outcome in result.tables],
         "checks": [asdict(check) for check in result.checks],

@@ -15,8 +15,8 @@ from icefield.cli.options import HERE, Json, ProfileName, ProjectDir
 from icefield.cli.output import Column, Count
 from icefield.cli.plan import promise_of
 from icefield.cli.tree import show_tree
-from icefield.lake import metadata as meta
 from icefield.lake.history import TableVersion, history
+from icefield.lake.table_state import table_state
 from icefield.query.overview import overview
 from icefield.words import from_ms, moment, number, size
 
@@ -95,7 +95,7 @@ def _facts(pin: Pin, node: Node | None) -> dict[str, Any]:
         "comment": seen["comment"],
         "declared": str(node.location) if node else None,
         "refresh": node.refresh.kind if node else None,
-        "promise": promise_of(node, meta.table_state(pin.table, pin.metadata)) if node else None,
+        "promise": promise_of(node, table_state(pin.table, pin.metadata)) if node else None,
         "inputs": list(node.inputs) if node else [],
         "tags": list(node.tags) if node else [],
         "owners": list(node.owners) if node else [],

@@ -17,6 +17,7 @@ from icefield.failpoint import failpoint
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import Move
 from icefield.lake.embedded import now_ms
+from icefield.lake.staged_metadata import finish, inner_snapshots, prepare
 from icefield.lake.staging import staging_catalog
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class Branch:
         base = self.base_metadata(table)
         if base is None:
             return
-        prepared = meta.prepare(base, self.run)
+        prepared = prepare(base, self.run)
         folder = self.lake.table_folder(table) / "metadata" / self.run
         self.stage(table, prepared)
         shutil.rmtree(meta.local_path(meta.data_path(prepared)), ignore_errors=True)
@@ -281,7 +282,7 @@ class Branch:
     ) -> Move:
         base_at = self.base.get(table)
         base = self.base_metadata(table)
-        final = meta.finish(staged, base, base_at, timestamp_ms=timestamp, properties=properties, summary=summary)
+        final = finish(staged, base, base_at, timestamp_ms=timestamp, properties=properties, summary=summary)
         final = final if edit is None else edit(final)
         version = len(final["metadata-log"]) if base_at is None else _version(base_at) + 1
         path = self.lake.table_folder(table) / "metadata" / f"{version:05d}-{self.run}.metadata.json"
@@ -299,7 +300,7 @@ class Branch:
         for table, staged in tables.items():
             for inner in (self.lake.table_folder(table) / "metadata" / self.run).glob("*.metadata.json"):
                 inner.unlink(missing_ok=True)
-            for snapshot in meta.inner_snapshots(staged, self.base_metadata(table)):
+            for snapshot in inner_snapshots(staged, self.base_metadata(table)):
                 meta.local_path(snapshot["manifest-list"]).unlink(missing_ok=True)
 
     def _release(self) -> None:

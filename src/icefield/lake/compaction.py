@@ -55,7 +55,7 @@ def due(branch: Branch, table: str) -> Compaction | None:
     """Which files of a table should be written together; none where only its manifests are many."""
     metadata = branch.base_metadata(table)
     current = None if metadata is None else meta.current_snapshot(metadata)
-    if metadata is None or current is None or not meta.may_be_compacted(metadata):
+    if metadata is None or current is None or not _may_be_compacted(metadata):
         return None
     with opened(branch, table) as found:
         stored = files_of(found)
@@ -125,3 +125,9 @@ def _records(staged: meta.Metadata, summary: dict[str, str]) -> int:
     now = meta.current_snapshot(staged)
     assert now is not None
     return meta.records_in({**now["summary"], **summary})
+
+
+def _may_be_compacted(metadata: meta.Metadata) -> bool:
+    """Whether PyIceberg can rewrite the table's files: format version 2, no equality deletes."""
+    found = meta.current_snapshot(metadata)
+    return found is not None and metadata.get("format-version") == 2 and not meta.has_deletes(found, "equality-deletes")

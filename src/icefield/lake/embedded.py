@@ -18,6 +18,7 @@ from icefield.errors import LakeMoved, LakeNotWritable
 from icefield.graph import changes_of
 from icefield.lake import metadata as meta
 from icefield.lake.catalog import LAKE, Catalog
+from icefield.lake.table_state import table_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,7 +81,7 @@ class EmbeddedLake:
     def states(self, pointers: Mapping[str, str] | None = None) -> dict[str, TableState]:
         """The state of every table, from metadata alone."""
         found = self.pointers() if pointers is None else pointers
-        states = {name: meta.table_state(name, meta.load(location, name)) for name, location in found.items()}
+        states = {name: table_state(name, meta.load(location, name)) for name, location in found.items()}
         return {name: state if changes_of(name) in found else state.telling_nothing() for name, state in states.items()}
 
     def table_folder(self, table: str) -> Path:

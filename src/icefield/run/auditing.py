@@ -1,25 +1,26 @@
-"""The checks of a run: of each table as soon as it is staged, and across tables once all are."""
+"""Audits what a run staged: each table by itself as soon as it is staged, then all tables together."""
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from icefield.declare import Reconciles
 from icefield.engine.clock import spent
-from icefield.graph import owner_of
+from icefield.failpoint import failpoint
+from icefield.graph import quarantine_of
+from icefield.plan import Step
+from icefield.run.schedule import WORKERS, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from concurrent.futures import Future
 
     from icefield.engine.checks.audit import CheckResult
-    from icefield.engine.checks.references import Held
-    from icefield.engine.checks.view import TableView
     from icefield.engine.refresh.stage import Stage
     from icefield.engine.refresh.staged import Staged
-    from icefield.graph import Graph, Node
+    from icefield.graph import Node
     from icefield.graph.state import TableState
+    from icefield.run.cross_checks import Across, CrossCheck
+    from icefield.run.state import RunState
 
 
 def own_checks(stage: Stage, node: Node, staged: Staged, before: TableState | None) -> list[CheckResult]:
@@ -44,119 +45,76 @@ def _own_checks(stage: Stage, node: Node, staged: Staged, before: TableState | N
     return [*split_results(node, staged.failures), *limit, *own]
 
 
-@dataclass(frozen=True, slots=True)
-class CrossCheck:
-    """One check of a table that names other tables."""
+@dataclass(slots=True)
+class Audit:
+    """The checks across tables of one run, and what follows where they fail."""
 
-    owner: str
-    number: int
-    tables: frozenset[str]
+    state: RunState
+    across: Across
+    #: Checks that failed, with their errors.
+    breached: dict[CrossCheck, BaseException] = field(default_factory=dict)
 
-    @property
-    def label(self) -> str:
-        """A name that no table has."""
-        return f"check {self.number} of {self.owner}"
+    def carry_out(self) -> None:
+        """Evaluates what could not be while tables were staged; with --keep-going again where a table is withdrawn."""
+        failpoint("audit.before")
+        self._evaluate()
+        self.state.raise_first_failure()
+        while withdrawn := self._withdraw():
+            self.across.reopen(withdrawn)  # what is left was not evaluated together with what was there before
+            self._evaluate()
+        self.across.remember()
+        failpoint("audit.after")
 
-    @property
-    def needs(self) -> frozenset[str]:
-        """The declared tables that have to be staged before it can be looked at."""
-        return frozenset(map(owner_of, self.tables))
+    def note(self, check: CrossCheck, work: Future[CheckResult | None]) -> bool:
+        """Notes the result of a check; True if the others go on."""
+        state, owner = self.state, check.owner
+        error = work.exception()
+        if error is None and (result := work.result()) is not None:
+            if check not in state.crossed or not state.crossed[check].stops:  # what failed once is reported
+                state.crossed[check] = result
+            error = state.context.breach([result], owner) if result.stops else None
+        self.breached.pop(check, None)
+        if error is None:
+            return True
+        self.breached[check] = error
+        if owner in state.failures:
+            return state.context.order.keep_going
+        step = state.staged[owner].step if owner in state.staged else Step(table=owner, action="none")
+        return state.fail(step, error)
 
+    def _evaluate(self) -> None:
+        self.across.foresee()
+        left = self.across.open()
+        needs: dict[str, tuple[str, ...]] = {label: () for label in left}
+        cancel = self.across.stage.tables.cancel
+        schedule: Schedule[CheckResult | None] = Schedule(list(left), needs, workers=WORKERS, cancel=cancel)
+        schedule.run(lambda label: self.across.result(left[label]), lambda label, work: self.note(left[label], work))
 
-@dataclass(frozen=True, slots=True)
-class Across:
-    """Checks across tables: `states` as they are on the branch, `published` as they were, `staged` by this run."""
+    def _withdraw(self) -> set[str]:
+        """With --keep-going: withdraws what is downstream of a failure, so that only sound tables are published."""
+        self._blame()
+        state = self.state
+        bad = set(state.failures) & set(state.staged)
+        downstream = state.context.project.graph.downstream(bad)
+        withdrawn = {name for name in (*bad, *downstream) if name in state.staged}
+        for name in withdrawn:
+            staged = state.staged.pop(name)
+            for table in staged.tables:
+                self.across.stage.tables.branch.forget(table)
+            for table in (name, quarantine_of(name)):
+                if table in state.published:
+                    state.states[table] = state.published[table]
+                else:
+                    state.states.pop(table, None)
+            if name not in state.failures:
+                state.skip(staged.step, "an input failed a check")
+        return withdrawn
 
-    stage: Stage
-    graph: Graph
-    states: Mapping[str, TableState]
-    published: Mapping[str, TableState]
-    staged: Mapping[str, Staged]
-    #: Tables that this run was to make or refresh: one that is not there now could not be made.
-    due: Collection[str]
-    #: Whether this run refreshes only some of the tables that a real one would: then only their own checks tell.
-    partial: bool = False
-    _done: set[CrossCheck] = field(default_factory=set)
-    _looked: set[str] = field(default_factory=set)
-    _seen: dict[str, TableView] = field(default_factory=dict)
-    _guard: threading.Lock = field(default_factory=threading.Lock)
-    _held: dict[str, Held] = field(default_factory=dict)
-
-    def open(self, *, early: bool = False) -> dict[str, CrossCheck]:
-        """The checks that were not looked at yet, by label; `early`: without those that are all looked at together."""
-        from icefield.engine.checks.audit import cross_checks  # noqa: PLC0415 - pyspark
-
-        every = [
-            CrossCheck(name, number, frozenset({name, *check.named_tables}))
-            for name in self.graph.order
-            if not self.partial or name in self.due
-            for number, check in enumerate(cross_checks(self.graph[name]))
-            if not (early and isinstance(check, Reconciles))
-        ]
-        return {check.label: check for check in every if check not in self._done}
-
-    def reopen(self, tables: Collection[str]) -> None:
-        """The checks that name one of these tables, which were put back, are to be looked at again."""
-        self._done.difference_update([check for check in self._done if not check.tables.isdisjoint(tables)])
-        for name in tables:
-            self._seen.pop(name, None)
-
-    def foresee(self) -> None:
-        """Evaluates the amounts of all open checks by one query; one that cannot be evaluated is told by its check."""
-        from icefield.engine.checks.aggregates import foresee  # noqa: PLC0415 - pyspark
-        from icefield.engine.checks.audit import cross_checks  # noqa: PLC0415
-
-        wanted = []
-        for one in self.open().values():
-            check = cross_checks(self.graph[one.owner])[one.number]
-            if isinstance(check, Reconciles) and one.owner in self.states and any(map(self._changed, one.tables)):
-                wanted += [(self._read(table), amount) for table, amount in check.amounts.items()]
-        asked = {(id(seen.amounts), amount): (seen.amounts, amount) for seen, amount in wanted if seen is not None}
-        foresee([one for one in asked.values() if one[0] is not None])
-
-    def result(self, check: CrossCheck) -> CheckResult | None:
-        """What comes of it; None where nothing that this run did can make it fail."""
-        from icefield.engine.checks.audit import cross_result  # noqa: PLC0415 - pyspark
-        from icefield.engine.checks.references import Held  # noqa: PLC0415
-
-        self._done.add(check)
-        changed = any(map(self._changed, check.tables))
-        if check.owner not in self.states or not changed:
-            return None
-        before = self.published.get(check.owner)
-        held = self._held.setdefault(check.owner, Held(before.held if before is not None else {}))
-        node = self.graph[check.owner]
-        return cross_result(node, check.number, self._read, self.stage.scratch(node), held, self.due)
-
-    def _changed(self, name: str) -> bool:
-        """Whether this run changed a table, or what waits in the quarantine of one."""
-        staged = self.staged.get(owner_of(name))
-        return staged is not None and (staged.changed if owner_of(name) == name else name in staged.tables)
-
-    def _read(self, name: str) -> Any:
-        from icefield.engine.checks.table_views import empty_view, view_of  # noqa: PLC0415 - pyspark
-
-        self._looked.add(name)
-        if (state := self.states.get(name)) is None:
-            owner = self.states.get(owner_of(name))
-            return None if owner is None or owner.name == name else empty_view(self.stage.tables, owner)
-        if owner_of(name) != name:
-            return view_of(self.stage.tables, state, None, None)
-        with self._guard:
-            if name not in self._seen:
-                self._seen[name] = view_of(self.stage.tables, state, self.published.get(name), self.staged.get(name))
-            return self._seen[name]
-
-    @property
-    def relied(self) -> frozenset[str]:
-        """The tables that checks looked at, or looked for."""
-        return frozenset(self._looked)
-
-    def remember(self) -> None:
-        """Lets the staged tables carry what was found out, for the next run to follow."""
-        for name, seen in self._seen.items():
-            if name in self.staged:
-                self.staged[name].keep_amounts(seen)
-        for name, held in self._held.items():
-            if name in self.staged:
-                self.staged[name].keep_held(held.now)
+    def _blame(self) -> None:
+        """Where a failed check belongs to a table that is not staged, the staged tables that it names fail."""
+        staged = self.state.staged
+        for check, error in self.breached.items():
+            if check.owner not in staged:
+                for name in sorted(check.tables & set(staged)):
+                    if staged[name].changed:
+                        self.state.fail(staged[name].step, error)

@@ -134,15 +134,6 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
-    """Bytes of the files that queries opened, of the files that were written, and of all tables before."""
-
-    read: int
-    written: int
-    stored: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """A run, told from its end. Status `nothing new`: no run took place; `dry run`: it was not to be published.
 
@@ -157,7 +148,6 @@ class RunResult:
     replayed: tuple[Replayed, ...] = ()
     seconds: float = 0.0
     phases: Mapping[str, float] = field(default_factory=dict)
-    traffic: Traffic | None = None
     published_ms: int | None = None
     error: str = ""
     log: str = ""

@@ -16,6 +16,9 @@ Result = TypeVar("Result")
 #: its next job.
 _PATIENCE_SECONDS = 0.2
 
+#: Tables staged at the same time. More than this only makes Spark's jobs wait for one another.
+WORKERS = 4
+
 
 class Schedule(Generic[Result]):
     """Work on a graph: `needs` says which others must be done before each name may begin."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from icefield.project import Functions, Project
     from icefield.run.events import Listener, Phase
     from icefield.run.request import RunRequest
+    from icefield.run.state import RunContext
 
 #: Runs over fewer rows are over before Java's optimising compiler would pay, at all or for the code of a single query.
 FEW_ROWS, SOME_ROWS = 500_000, 6_000_000
@@ -62,6 +63,19 @@ class Start:
     listener: Listener
     #: Tables that are computed beside the plan.
     also: Collection[str] = ()
+
+    @classmethod
+    def of(cls, context: RunContext, states: Mapping[str, TableState], also: Collection[str] = ()) -> Start:
+        """The start of a run."""
+        return cls(
+            project=context.project,
+            lake=context.lake,
+            order=context.order,
+            states=states,
+            started_ms=context.started_ms,
+            listener=context.listener,
+            also=also,
+        )
 
     def carry_out(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor) -> Started:
         """Brings everything up; the files of the plan are read by `readers` from now on."""

@@ -19,7 +19,9 @@ from icefield.lake.arrow_scan import remove_files_up_to
 from icefield.lake.branch import Branch, BranchNames
 from icefield.lake.compaction import Compacted, compact, due
 from icefield.lake.embedded import UPKEEP, EmbeddedLake, new_run_id, now_ms
+from icefield.lake.expiry import history_of, with_versions
 from icefield.lake.sweeping import Sweeper, Swept
+from icefield.lake.table_state import as_ours, with_property
 from icefield.plan import read_by_all
 from icefield.plan.upkeep import Retention, consumed_of, kept_times, kept_versions
 
@@ -147,7 +149,7 @@ class _Work:
 
     def _prepare(self, table: str, state: TableState, *, dry_run: bool) -> None:
         compacted = self._compact(table, dry_run=dry_run)
-        history = meta.history_of(self._metadata[table])
+        history = history_of(self._metadata[table])
         if history is None:
             return
         consumed = consumed_of(state, self._consumers())
@@ -174,11 +176,11 @@ class _Work:
         return True
 
     def _edited(self, metadata: Metadata, state: TableState, *, compacted: bool) -> Metadata:
-        history = meta.history_of(metadata)
+        history = history_of(metadata)
         assert history is not None
         consumed = consumed_of(state, self._consumers())
         kept = kept_versions(history, self._times, consumed, self._retention.last)
-        return meta.with_versions(meta.as_ours(metadata) if compacted else metadata, kept)
+        return with_versions(as_ours(metadata) if compacted else metadata, kept)
 
     def _consumers(self) -> list[TableState]:
         """Tables that read others: declared ones, and others that a run has published not long ago."""
@@ -198,7 +200,7 @@ class _Work:
         remove_files_up_to(self._branch, beside, _NUMBER, upto)
         told, before = self.edits.get(beside, _same), self.edits.get(table, _same)
         self.edits[beside] = told
-        self.edits[table] = lambda metadata: meta.with_property(before(metadata), "icefield.changes", str(upto))
+        self.edits[table] = lambda metadata: with_property(before(metadata), "icefield.changes", str(upto))
 
 
 def _same(metadata: Metadata) -> Metadata:

@@ -13,12 +13,14 @@ from icefield.lake.embedded import RECORDER
 from icefield.plan import Plan, Step, Wishes
 from icefield.project.config import require_reachable_lake
 from icefield.run.events import TableStarted
-from icefield.run.planning import plan_project
+from icefield.run.planning import plan_project, with_sources_as_read
 from icefield.run.request import RunRequest
-from icefield.run.runner import Run
+from icefield.run.staging import Staging
+from icefield.run.starting import Start
+from icefield.run.state import RunContext, RunState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from icefield.engine.refresh.stage import Stage
     from icefield.engine.verify import Verdict
@@ -36,85 +38,87 @@ def verify_project(
     deep: bool = False,
     listener: Callable[[str], None] = lambda table: None,
 ) -> list[Verdict]:
-    """Whether each table is what its function gives for its inputs at the versions it says it has consumed.
+    """Recomputes each table from its inputs at the versions it has consumed, and compares.
 
-    `deep`: for the files that its sources have taken in, all the way from there.
+    `deep`: from the files that its sources have taken in.
     """
 
     def heard(event: Event) -> None:
         if isinstance(event, TableStarted):
             listener(f"{event.table}, from the sources")
 
-    return _Verification(project, RunRequest(full_refresh=deep, once=True), heard).verify(selection, listener)
+    context = RunContext.of(project, RunRequest(full_refresh=deep, once=True), heard)
+    if not context.lake.exists:
+        raise NoLake(context.lake.root)
+    require_reachable_lake(project.profile)
+    context.lake.require_in_place()
+    states = context.lake.states()
+    plan = _plan(context, states, selection)
+    context = replace(context, project=with_sources_as_read(project, plan))
+    return _verdicts(RunState(context, states=states, published=dict(states)), plan, selection, listener)
 
 
-class _Verification(Run):
-    """A run that ends before it publishes."""
+def _plan(context: RunContext, states: Mapping[str, TableState], selection: Sequence[str]) -> Plan:
+    """What is staged to compare with: nothing, or with --deep everything upstream."""
+    if not context.order.full_refresh:
+        return Plan(steps=())
+    graph = context.project.graph
+    wanted = {*selection, *graph.upstream(selection)}
+    built = tuple(name for name in graph.order if name in wanted and name in states)
+    plan = plan_project(context.project, context.lake, states, selection=built, wishes=Wishes(full_refresh=True))
+    return replace(plan, steps=tuple(_of_taken_files(step) for step in plan.steps))
 
-    def verify(self, selection: Sequence[str], listener: Callable[[str], None]) -> list[Verdict]:
-        from icefield.engine.session.spark import cores  # noqa: PLC0415 - pyspark
 
-        if not self.lake.exists:
-            raise NoLake(self.lake.root)
-        require_reachable_lake(self.project.profile)
-        self.lake.require_in_place()
-        self.states = self.lake.states()
-        published = dict(self.states)
-        plan = self._plan(selection)
-        branch = Branch(self.lake, _names.take(self.lake.root), self.run)
-        try:
-            with ThreadPoolExecutor(cores(), thread_name_prefix="reader") as readers:
-                stage = self._start(branch, plan, readers, also=selection)
-                self._stage(stage, plan)
-            idle = {step.table: step for step in plan.steps if step.action in ("none", "refused")}
-            return [
-                _not_computed(idle[table]) if table in idle else self._verdict(stage, table, published, listener)
-                for table in selection
-            ]
-        finally:
-            branch.abandon()
-            _names.give_back(self.lake.root, branch.name)
+def _verdicts(state: RunState, plan: Plan, selection: Sequence[str], listener: Callable[[str], None]) -> list[Verdict]:
+    """Computes on a branch of its own, which is abandoned: nothing is audited or published."""
+    from icefield.engine.session.spark import cores  # noqa: PLC0415 - pyspark
 
-    def _plan(self, selection: Sequence[str]) -> Plan:
-        if not self.order.full_refresh:
-            return Plan(steps=())
-        graph = self.project.graph
-        wanted = {*selection, *graph.upstream(selection)}
-        built = tuple(name for name in graph.order if name in wanted and name in self.states)
-        plan = plan_project(self.project, self.lake, self.states, selection=built, wishes=Wishes(full_refresh=True))
-        return replace(plan, steps=tuple(_of_taken_files(step) for step in plan.steps))
+    context = state.context
+    branch = Branch(context.lake, _names.take(context.lake.root), context.run)
+    try:
+        with ThreadPoolExecutor(cores(), thread_name_prefix="reader") as readers:
+            start = Start.of(context, state.states, also=selection)
+            stage = start.carry_out(branch, plan, readers).stage
+            Staging(state, stage).carry_out(plan)
+        idle = {step.table: step for step in plan.steps if step.action in ("none", "refused")}
+        return [
+            _not_computed(idle[table]) if table in idle else _verdict(state, stage, table, listener)
+            for table in selection
+        ]
+    finally:
+        branch.abandon()
+        _names.give_back(context.lake.root, branch.name)
 
-    def _verdict(
-        self, stage: Stage, table: str, published: dict[str, TableState], listener: Callable[[str], None]
-    ) -> Verdict:
-        from icefield.engine.verify import Verdict, compared, recomputed  # noqa: PLC0415 - pyspark
 
-        node, state = self.project.graph[table], published.get(table)
-        if state is None:
-            return Verdict(table=table, status="not compared", detail="it was never built")
-        if state.fingerprint != node.fingerprint:
-            return Verdict(table=table, status="not compared", detail="its code changed: run `icefield run` first")
-        listener(table)
-        if self.order.full_refresh:
-            return compared(stage, node, state, stage.tables.read(table, self.states[table].version.snapshot))
-        if node.source is not None:
-            return Verdict(table=table, status="not compared", detail="only --deep reads its files again")
-        gone = [name for name, version in state.inputs.items() if not _is_there(stage, name, version.snapshot)]
-        if gone:
-            told = f"the version of {', '.join(gone)} that it read has expired"
-            return Verdict(table=table, status="not compared", detail=told)
-        return compared(stage, node, state, recomputed(stage, node, state))
+def _verdict(run: RunState, stage: Stage, table: str, listener: Callable[[str], None]) -> Verdict:
+    from icefield.engine.verify import Verdict, compared, recomputed  # noqa: PLC0415 - pyspark
+
+    node, state = run.context.project.graph[table], run.published.get(table)
+    if state is None:
+        return Verdict(table=table, status="not compared", detail="it was never built")
+    if state.fingerprint != node.fingerprint:
+        return Verdict(table=table, status="not compared", detail="its code changed: run `icefield run` first")
+    listener(table)
+    if run.context.order.full_refresh:
+        return compared(stage, node, state, stage.tables.read(table, run.states[table].version.snapshot))
+    if node.source is not None:
+        return Verdict(table=table, status="not compared", detail="only --deep reads its files again")
+    gone = [name for name, version in state.inputs.items() if not _is_there(stage, name, version.snapshot)]
+    if gone:
+        detail = f"the version of {', '.join(gone)} that it read has expired"
+        return Verdict(table=table, status="not compared", detail=detail)
+    return compared(stage, node, state, recomputed(stage, node, state))
 
 
 def _not_computed(step: Step) -> Verdict:
-    """What is said of a table that could not be computed again: what it was made from is no longer there."""
+    """The verdict on a table that cannot be recomputed because what it was made from is gone."""
     from icefield.engine.verify import Verdict  # noqa: PLC0415 - pyspark
 
     return Verdict(table=step.table, status="not compared", detail=step.reason)
 
 
 def _of_taken_files(step: Step) -> Step:
-    """The step without the files that no run has taken in yet."""
+    """The step without what no run has taken in yet."""
     news = step.news
     if isinstance(news, FramesNews):
         return step if news.replaced else replace(step, news=replace(news, total=news.known))

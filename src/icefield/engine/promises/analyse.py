@@ -16,7 +16,9 @@ from icefield.engine.checks.split import splitting
 from icefield.engine.frames import empty_frame
 from icefield.engine.origin import IDENTITY, ORIGIN, visible
 from icefield.engine.promises.actions import Watched, watching
+from icefield.engine.promises.call import Call
 from icefield.engine.promises.column_lineage import column_lineage, remembered, through
+from icefield.engine.promises.finish import prove_finish
 from icefield.engine.promises.group_keys import checked_groups
 from icefield.engine.promises.keys import (
     measured,
@@ -26,7 +28,7 @@ from icefield.engine.promises.keys import (
     require_unasked_finish,
 )
 from icefield.engine.promises.naming import require_columns, require_once, require_spelling
-from icefield.engine.promises.rules import Call, prove, prove_finish
+from icefield.engine.promises.rules import prove
 from icefield.engine.promises.spark_plans import input_frame
 from icefield.engine.promises.user_errors import is_sparks, line_of, told
 from icefield.engine.sql import quoted

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from icefield.declare.columns import RESERVED_PREFIX
-from icefield.engine.promises.lineage import MARK
+from icefield.engine.promises.anchors import MARK
 from icefield.engine.promises.plan_tree import Tree, trees_in
 from icefield.engine.promises.spark_plans import deep_plans, tree_of
 from icefield.graph.column_lineage import DIRECT, ColumnLineage, Origin

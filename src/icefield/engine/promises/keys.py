@@ -10,8 +10,8 @@ from pyspark.sql.types import DatetimeType, DecimalType, DoubleType, FloatType, 
 from icefield.declare import Accumulate, ByKey
 from icefield.engine.checks.split import SPLITTING
 from icefield.engine.frames import empty_frame
+from icefield.engine.promises.anchors import MARK
 from icefield.engine.promises.exactness import changing_in, may_change
-from icefield.engine.promises.lineage import MARK
 from icefield.engine.promises.plan_tree import everything
 from icefield.engine.promises.spark_plans import tree_of
 from icefield.engine.refresh.difference import NESTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from icefield.engine.promises.lineage import Refusal
+from icefield.engine.promises.anchors import Refusal
 
 if TYPE_CHECKING:
     from icefield.engine.promises.plan_tree import Tree

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 
+from icefield.engine.promises.anchors import MARK
 from icefield.engine.promises.exactness import changing_in
-from icefield.engine.promises.lineage import MARK
 from icefield.engine.promises.plan_tree import Tree, everything, parse
 from icefield.engine.sql import quoted
 

@@ -23,6 +23,7 @@ from icefield.graph import quarantine_of
 from icefield.graph.news import FilesNews
 from icefield.graph.state import EMPTY, TableState, Version
 from icefield.lake import metadata as meta
+from icefield.lake.table_state import table_state
 from icefield.plan import read_by_all
 from icefield.words import plural
 
@@ -169,7 +170,7 @@ class Outcome:
         name = quarantine_of(node.name)
         metadata = self.stage.tables.branch.staged_metadata(name) if name in staged.tables else None
         if metadata is not None:
-            found, before = meta.table_state(name, metadata), states.get(name, EMPTY).version
+            found, before = table_state(name, metadata), states.get(name, EMPTY).version
             appended = staged.step.action == "append" or not states.get(name, EMPTY).rows
             number = Version(
                 epoch=before.epoch + (not appended), number=before.number + 1, snapshot=found.version.snapshot
@@ -268,7 +269,7 @@ class Outcome:
     ) -> TableState:
         staged = self.stage.tables.branch.staged_metadata(node.name)
         assert staged is not None
-        found = meta.table_state(node.name, staged)
+        found = table_state(node.name, staged)
         before = state.version if state else begin or Version(epoch=0, number=0, snapshot=None)
         meddled = state is not None and state.meddled  # accepted: who reads it has to read all of it again
         version = Version(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icefield.declare import Topics
-from icefield.engine.intake.files.reading import Sheet
+from icefield.engine.intake.sheets import Sheet
 from icefield.engine.intake.topics.broker import Settings, open_broker
 from icefield.engine.intake.topics.messages import decoder_of, read_range
 from icefield.errors import MessagesLost

@@ -17,9 +17,9 @@ from icefield.declare import Kafka, format_columns
 from icefield.engine.batch import InFiles, write
 from icefield.engine.frames import empty_frame
 from icefield.engine.intake.files import parse, undecided
-from icefield.engine.intake.files.reading import Sheets
 from icefield.engine.intake.files.schedulers import SparkTasks, Threads
 from icefield.engine.intake.port import InSpark
+from icefield.engine.intake.sheets import Sheets
 from icefield.engine.intake.topics.intake import KINDS
 from icefield.engine.intake.topics.raw import RawMessages, found_among, identities
 from icefield.engine.origin import ARRIVAL, IDENTITY, LINE, ORIGIN, PROBLEM, RAW, ROW, TRAVELLING
