@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from icefield import Lake
+from icefield.engine.refresh import replace as replacing
 from icefield.engine.session import spark as session
+from icefield.engine.tables import Tables
 from icefield.lake import branch
+from icefield.lake import metadata as meta
 from projects import TinyProject, order, tiny
 
 pytestmark = pytest.mark.spark
@@ -85,6 +89,51 @@ def test_a_table_asks_few_queries(project: TinyProject, table: str, most: int) -
         result = project.run(select=table)
     assert result.status == "published", result.error
     assert queries[0] <= most
+
+
+KEYED = """
+from pyspark.sql import Window, functions as F
+from icefield import append, by_key, files, table
+
+
+@table("bronze.orders", refresh=append(),
+       source=files("landing/orders/*.csv", schema="id BIGINT, customer STRING, amount DECIMAL(10,2), at TIMESTAMP"))
+def orders(rows):
+    return rows
+
+
+@table("gold.days", refresh=by_key(day="to_date(at)"))
+def days(orders):
+    return orders.groupBy(F.to_date("at").alias("day")).agg(F.max("customer").alias("last"), F.count("*").alias("n"))
+
+
+@table("gold.ranked", refresh=by_key("customer"))
+def ranked(orders):
+    order = Window.partitionBy("customer").orderBy("id")
+    return orders.select("customer", "id", F.row_number().over(order).alias("rank"))
+"""
+
+
+def test_rows_of_keys_in_large_tables_are_replaced_without_a_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replacing, "SMALL_TABLE", 0)
+    monkeypatch.setattr(Tables, "remove_keys", lambda *_: pytest.fail("merged by Spark"))
+    project = tiny(tmp_path, KEYED)
+    project.land("1.csv", [order(n, f"c{n % 50}", at=f"2026-08-{1 + n % 28:02} 10:00:00") for n in range(200)])
+    assert project.run().status == "published"
+    project.land("2.csv", [order(-1, "c1", at="2026-08-03 11:00:00"), order(301, "c99", at="2026-08-05 11:00:00")])
+    assert project.run(select="bronze.orders").status == "published"
+    for table in ("gold.days", "gold.ranked"):
+        with counted() as queries:
+            result = project.run(select=table)
+        assert [one.action for one in result.tables] == ["update"], result.error
+        assert queries[0] <= 1, table
+        snapshot = meta.current_snapshot(meta.load(project.lake.pointers()[table]))
+        assert snapshot is not None
+        assert meta.has_deletes(snapshot)
+    verdicts = Lake(project.root).verify("gold.days gold.ranked")
+    assert [one.status for one in verdicts] == ["exact", "exact"]
 
 
 def test_a_run_of_all_tables_writes_each_metadata_file_once(

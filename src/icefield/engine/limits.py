@@ -25,6 +25,10 @@ class Limits:
     held_bytes: int = 32 << 20
     #: Rows of the driver with so many bytes enter Spark as one partition.
     one_partition_bytes: int = 4 << 20
+    #: Bytes of key columns, and of delete files, that the driver reads to find the rows of some keys in a large table,
+    #: and how many of them it takes out; where there are more, Spark merges.
+    key_bytes: int = 64 << 20
+    deleted_rows: int = 100_000
     #: Rejected rows that the driver gathers; more are decided about and gathered by Spark's tasks.
     driver_rejects: int = 100_000
     #: Rows of which the driver reads single columns for checks; of more, Spark compares them.

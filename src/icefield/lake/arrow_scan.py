@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icefield.lake import metadata as meta
+from icefield.lake.delete_manifests import DeleteManifests
 from icefield.lake.int_sets import Marks, Ordered, numbers_of
 
 if TYPE_CHECKING:
@@ -160,6 +161,16 @@ class Near:
         return Or(found, IsNull(self.column)) if self.null else found  # type: ignore[call-arg,arg-type]
 
 
+def as_condition(near: Sequence[Near]) -> BooleanExpression:
+    """That all of these hold, for PyIceberg."""
+    from pyiceberg.expressions import AlwaysTrue, And
+
+    found: BooleanExpression = AlwaysTrue()
+    for one in near:
+        found = And(found, one.expression())
+    return found
+
+
 def rows_near(
     branch: Branch,
     table: str,
@@ -170,14 +181,10 @@ def rows_near(
 ) -> pa.Table | None:
     """The rows for which all of `near` and `wanted` hold; None where they lie in files of more than so many bytes."""
     import pyarrow as pa
-    from pyiceberg.expressions import AlwaysTrue, And
     from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 
-    condition: BooleanExpression = AlwaysTrue()
-    for one in near:
-        condition = And(condition, one.expression())
     with opened(branch, table) as found:
-        scan = found.scan(row_filter=condition, snapshot_id=snapshot)
+        scan = found.scan(row_filter=as_condition(near), snapshot_id=snapshot)
         files = list(scan.plan_files())
         if sum(task.file.file_size_in_bytes for task in files) > at_most:
             return None
@@ -263,7 +270,7 @@ def remove_files_up_to(branch: Branch, table: str, column: str, limit: int) -> N
 def append_rows(branch: Branch, table: str, rows: pa.Table) -> None:
     """Adds rows; their columns are cast to the table's."""
     with opened(branch, table) as found:
-        found.append(_fitted(rows, found), snapshot_properties={meta.RUN: branch.run})
+        found.append(fitted(rows, found), snapshot_properties={meta.RUN: branch.run})
 
 
 def overwrite_rows(branch: Branch, table: str, rows: pa.Table) -> None:
@@ -279,7 +286,7 @@ def overwrite_rows(branch: Branch, table: str, rows: pa.Table) -> None:
             replacing.delete_data_file(task.file)
         for file in _dataframe_to_data_files(
             table_metadata=work.table_metadata,
-            df=_fitted(rows, found),
+            df=fitted(rows, found),
             io=found.io,
             write_uuid=replacing.commit_uuid,
         ):
@@ -303,11 +310,13 @@ def replacement(work: Transaction, table: Table, told: dict[str, str], *, drops_
             merging = _ManifestMergeManager(
                 target_size_bytes=_MANIFEST, min_count_to_merge=2, merge_enabled=True, snapshot_producer=self
             )
-            return [*merging.merge_manifests(data), *([] if drops_deletes else deletes)]
+            kept = [] if drops_deletes else DeleteManifests(self).merged(deletes, _MANIFEST, 2)
+            return [*merging.merge_manifests(data), *kept]
 
     return Replacing(operation=Operation.OVERWRITE, transaction=work, io=table.io, snapshot_properties=told)
 
 
-def _fitted(rows: pa.Table, table: Table) -> pa.Table:
+def fitted(rows: pa.Table, table: Table) -> pa.Table:
+    """Rows with the columns of a table, in their order and of their types."""
     wanted = table.schema().as_arrow()
     return rows.select(wanted.names).cast(wanted)

@@ -24,13 +24,20 @@ def staging_catalog(branch: Branch) -> Catalog:
     from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
     from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
+    #: What was made of the metadata of tables, with that metadata: parsing takes longer the more snapshots there are.
+    parsed: dict[str, tuple[dict[str, Any], TableMetadata]] = {}
+
     class StagingCatalog(NoopCatalog):
         def load_table(self, identifier: str | tuple[str, ...]) -> Table:
             name = _name(identifier)
             metadata, location = branch.staged_metadata(name), branch.staged_location(name)
             if metadata is None or location is None:
                 raise NoSuchTableError(f"Table does not exist: {name}")
-            return self._table(name, TableMetadataUtil.parse_obj(metadata), location)
+            known, model = parsed.get(name, (None, None))
+            if model is None or known is not metadata:
+                model = TableMetadataUtil.parse_obj(metadata)
+                parsed[name] = metadata, model
+            return self._table(name, model, location)
 
         def commit_table(
             self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -43,7 +50,9 @@ def staging_catalog(branch: Branch) -> Catalog:
             )
             location = current.metadata_location
             if updated != current.metadata:
-                location = branch.stage(_name(table.name()), _as_json(updated))
+                name, staged = _name(table.name()), _as_json(updated)
+                location = branch.stage(name, staged)
+                parsed[name] = staged, updated
             return CommitTableResponse(metadata=updated, metadata_location=location)  # type: ignore[call-arg]
 
         def create_table(

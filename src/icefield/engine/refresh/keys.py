@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import IntegralType, StructField, StructType, TimestampType
+from pyspark.sql.types import DecimalType, IntegralType, StructField, StructType, TimestampType
 
 from icefield.declare import Keyed
 from icefield.engine import limits
@@ -23,7 +23,7 @@ from icefield.engine.checks.view import are_plain
 from icefield.engine.iceberg_types import spark_schema
 from icefield.engine.refresh.pruning import LISTED, between, literal, near_values, spans, told_by, value_of, within
 from icefield.engine.sql import quoted, text
-from icefield.lake.arrow_scan import rows_near
+from icefield.lake.arrow_scan import Near, rows_near
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,12 +100,31 @@ class KeySet:
         """Whether Arrow compares them as Spark does."""
         return are_plain(self.stored.schema, self.names, times=True)
 
+    @property
+    def exact(self) -> bool:
+        """The same where decimals may be among them: those of a column all have one type."""
+        kinds = self.stored.schema
+        others = [name for name in self.names if not isinstance(kinds[name].dataType, DecimalType)]
+        return are_plain(kinds, others, times=True)
+
     def among(self, rows: pa.Table) -> pa.Array:
-        """Which rows have one of these keys; for plain ones. NULL is a key like any other."""
-        names = list(self.names)
-        keys = self._values().cast(rows.select(names).schema)
-        codes = key_codes(pa.concat_tables([keys, rows.select(names)]))
-        return pa.array(np.isin(codes[len(keys) :], codes[: len(keys)]))
+        """Which rows have one of these keys; for plain or exact ones. NULL is a key like any other."""
+        own = rows.select(list(self.names))
+        keys = self._values().cast(own.schema)
+        columns = zip(own.columns, keys.columns, strict=True)
+        each = [pc.is_in(values, value_set=pc.unique(wanted)) for values, wanted in columns]
+        some = np.asarray(reduce(pc.and_, each))
+        if len(each) > 1:  # each value is one of a key; whether all are of the same
+            places = np.flatnonzero(some)
+            codes = key_codes(pa.concat_tables([keys, own.take(pa.array(places))]))
+            some = np.zeros(len(some), bool)
+            some[places] = np.isin(codes[len(keys) :], codes[: len(keys)])
+        return pa.array(some)
+
+    def near_columns(self, schema: StructType) -> list[Near]:
+        """What holds for columns of all rows of a table that have one of these keys."""
+        found = (near_values(quoted(name), self._values()[name], schema) for name in self.names)
+        return [one for one in found if one is not None]
 
     def _values(self) -> pa.Table:
         return self.stored.arrow(list(self.names))

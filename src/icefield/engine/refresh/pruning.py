@@ -122,7 +122,8 @@ def near_values(expression: str, values: pa.ChunkedArray, schema: StructType) ->
                 return None
             found = spans(values, over.before, over.after)
             return Near(over.column, spans=tuple((_moment(a), _moment(b)) for a, b in found), null=empty)
-        if not (pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind)):
+        listed = (pa.types.is_integer, pa.types.is_date, pa.types.is_string, pa.types.is_decimal)
+        if not any(is_one(kind) for is_one in listed):
             return None
         distinct = pc.unique(values.drop_null())
         if len(distinct) <= LISTED:

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from icefield.engine import limits
 from icefield.engine.batch import Batch, evaluate
+from icefield.engine.iceberg_types import spark_schema
 from icefield.engine.refresh.changes import NUMBER
 from icefield.engine.refresh.difference import ADDED, CHANGE, REMOVED
 from icefield.engine.refresh.keys import KeySet
+from icefield.engine.sql import quoted
 from icefield.errors import PromiseBroken
 from icefield.lake.arrow_scan import can_be_written
+from icefield.lake.position_deletes import Bounds, Leaving, replace_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,19 +116,46 @@ def replace_keys(
     tables: Tables, node: Node, table: str, total: int, keys: KeySet, fresh: Came | Given, scratch: Path
 ) -> None:
     """All rows of these keys go, the given ones come."""
-    old = tables.before(table)
     whole = table == node.name and set(tables.partitioned_by(table)) == set(node.keys)
     chosen = keys.condition() if whole and keys.count <= _FEW_PARTITIONS else None
     if chosen is not None:
-        tables.replace_partitions(table, chosen, fresh.frame.select(*old.columns))
+        tables.replace_partitions(table, chosen, fresh.frame.select(*tables.before(table).columns))
     elif total <= SMALL_TABLE or (total <= _TIMES * SMALL_TABLE and keys.count * _MANY >= total):
-        _write_anew(tables, table, old, keys, fresh)
+        _write_anew(tables, table, tables.before(table), keys, fresh)
+    else:
+        _write_deletes(tables, table, keys, fresh, scratch)
+
+
+def _write_deletes(tables: Tables, table: str, keys: KeySet, fresh: Came | Given, scratch: Path) -> None:
+    """Deletes the rows of some keys in a large table, and appends the new ones; where these are few by one commit."""
+    columns = tables.columns(table)
+    assert columns is not None
+    few = keys.exact and keys.count <= limits.LIMITS.deleted_rows and tables.takes_few(table, fresh.stored)
+    rows = fresh.arrow(columns) if few else None
+    if _replace_few(tables, table, keys, rows):
+        if rows is not None:
+            return
     else:
         tables.remove_keys(table, keys, keys.near())
-        if isinstance(fresh, Came) and tables.takes_few(table, fresh.stored):
-            tables.append_few(table, fresh.arrow(old.columns))
-        else:
-            tables.append_stored(table, evaluate(fresh.frame.select(*old.columns), scratch / f"rows-{table}"))
+    if rows is None and isinstance(fresh, Came) and tables.takes_few(table, fresh.stored):
+        rows = fresh.arrow(columns)
+    if rows is not None:
+        tables.append_few(table, rows)
+    else:
+        tables.append_stored(table, evaluate(fresh.frame.select(*map(quoted, columns)), scratch / f"rows-{table}"))
+
+
+def _replace_few(tables: Tables, table: str, keys: KeySet, rows: pa.Table | None) -> bool:
+    """Takes out the rows of some keys by their places, and adds others, without a query; False where Spark has to."""
+    metadata, most = tables.branch.staged_metadata(table), limits.LIMITS
+    schema = None if metadata is None else spark_schema(metadata)
+    if schema is None or not keys.exact or keys.count > most.deleted_rows:
+        return False
+    leaving = Leaving(columns=keys.names, near=keys.near_columns(schema), among=keys.among)
+    coming = to_arrow_schema(schema).empty_table() if rows is None else rows
+    return replace_rows(
+        tables.branch, table, leaving, coming, Bounds(bytes_read=most.key_bytes, rows=most.deleted_rows)
+    )
 
 
 def _write_anew(tables: Tables, table: str, old: DataFrame, keys: KeySet, fresh: Came | Given) -> None:
