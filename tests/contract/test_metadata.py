@@ -141,13 +141,13 @@ def test_of_what_spark_wrote_only_the_listed_paths_differ(lake: EmbeddedLake, tm
 
     def make(tables: Tables) -> None:
         rows = spark.sql("SELECT 1L AS id, 'x' AS name")
-        tables.create("a.one", rows.schema, None, "what it is")
+        tables.definitions.create("a.one", rows.schema, None, "what it is")
         tables.append("a.one", rows)
 
     def grow(tables: Tables) -> None:
         rows = spark.sql("SELECT 2L AS id, 'y' AS name, 0.5D AS share")
         tables.branch.prepare("a.one")
-        tables.evolve("a.one", rows.schema, None)
+        tables.definitions.evolve("a.one", rows.schema, None)
         tables.append("a.one", rows)
 
     def replace(tables: Tables) -> None:

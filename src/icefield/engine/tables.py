@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from icefield.engine import limits
-from icefield.engine.batch import InFiles, InMemory
+from icefield.engine.batch import InMemory
+from icefield.engine.definitions import Definitions, stored_as
 from icefield.engine.frames import empty_frame
 from icefield.engine.iceberg_types import spark_schema
-from icefield.engine.sql import quoted, text
-from icefield.errors import SchemaChanged
+from icefield.engine.sql import quoted
+from icefield.engine.versions import Appended
 from icefield.graph import owner_of
 from icefield.lake import metadata as meta
 from icefield.lake.arrow_scan import (
@@ -30,17 +29,13 @@ from icefield.lake.arrow_scan import (
     keeps_nulls,
     overwrite_rows,
     rows_near,
-    values_among,
     values_missing,
 )
-from icefield.plan.columns import is_wider, schema_changed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField
 
@@ -50,65 +45,8 @@ if TYPE_CHECKING:
     from icefield.lake.branch import Branch
     from icefield.lake.metadata import Metadata
 
-PROPERTIES = {
-    "format-version": "2",
-    "write.parquet.compression-codec": "zstd",
-    "write.delete.mode": "merge-on-read",
-    "write.update.mode": "merge-on-read",
-    "write.merge.mode": "merge-on-read",
-    **meta.MERGING,
-}
-
-_SMALL_INTEGERS = re.compile(r"\b(?:tiny|small)int\b(?!:)")
 #: Up to so many rows are appended by PyIceberg.
 FEW_ROWS = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The rows that a table has already."""
-
-    tables: Tables
-    table: str
-    snapshot: int
-    #: Files whose rows are about to leave.
-    without: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> DataFrame:
-        rows = self.tables.read(self.table, self.snapshot)
-        return rows.where(~F.col("source_file").isin(*self.without)) if self.without else rows
-
-    @property
-    def can_be_read(self) -> bool:
-        """Whether they can be read without a query."""
-        return not self.without and self.tables.can_read(self.table, self.snapshot)
-
-    def among(self, column: str, spans: Sequence[tuple[int, int]], wanted: Callable[[], NDArray[np.int64]]) -> pa.Table:
-        """Which of some whole numbers a column has: those that lie in the spans, and that `wanted` gives, sorted."""
-        return values_among(self.tables.branch, self.table, self.snapshot, column, spans, wanted)
-
-
-@dataclass(frozen=True, slots=True)
-class Appended(InFiles):
-    """Rows that a run has appended to a table, in the table's own files."""
-
-    total: int
-    read: Callable[[list[str]], pa.Table | None]
-
-    def count(self) -> int:
-        """How many there are, as the table tells."""
-        return self.total
-
-    def arrow(self, columns: list[str] | None = None) -> pa.Table:
-        """Columns in memory: by their numbers, since in a file of Iceberg's they may have other names."""
-        names = self.frame.columns if columns is None else columns
-        found = self.read(names)
-        return self.frame.select(*map(quoted, names)).toArrow() if found is None else found
-
-    def span(self, column: str) -> tuple[Any, Any] | None:
-        """None as well where not all of them are in files of the kind and at the place that are expected."""
-        return InFiles.span(self, column) if InFiles.count(self) == self.total else None
 
 
 class Tables:
@@ -130,6 +68,11 @@ class Tables:
         self._written: dict[str, InMemory] = {}
         #: Columns that this run has added to tables before it wrote rows to them.
         self.grown: dict[str, list[StructField]] = {}
+
+    @property
+    def definitions(self) -> Definitions:
+        """Creates tables, and lets them follow their declarations."""
+        return Definitions(self)
 
     def tell(self, table: str, change: Batch) -> None:
         """Keeps what a table removed and added, for whoever follows it."""
@@ -186,7 +129,7 @@ class Tables:
         added = [field for field in schema if field.name not in known]
         if added:
             self.branch.prepare(table)
-            self.evolve(table, schema, node)
+            self.definitions.evolve(table, schema, node)
             self.grown[table] = added
 
     def _under_new_names(self, table: str, rows: DataFrame) -> DataFrame:
@@ -260,102 +203,14 @@ class Tables:
         metadata = self.branch.base_metadata(table)
         return 0 if metadata is None else meta.appended_last(metadata)
 
-    def create(
-        self, table: str, schema: StructType, node: Node | None, comment: str = "", *, replace: bool = False
-    ) -> None:
-        """Makes a table on the branch, or makes it anew; its files go to folders of the run until it is published."""
-        self.branch.lake.catalog.add_namespace(self.branch.name, table.split(".")[0])
-        properties = {**PROPERTIES, **self.branch.own_properties(table)}
-        partitioned = f" PARTITIONED BY ({', '.join(node.partitioned_by)})" if node and node.partitioned_by else ""
-        verb = "CREATE OR REPLACE" if replace else "CREATE"
-        self._sql(
-            table,
-            f"{verb} TABLE {self.qualified(table)} ({_columns(schema, _comments(node))}) USING iceberg{partitioned}"
-            f" LOCATION {text(str(self.branch.lake.table_folder(table)))} COMMENT {text(comment)}"
-            f" TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})",
-        )
-
-    def ready(
-        self,
-        table: str,
-        schema: StructType,
-        node: Node | None,
-        comment: str,
-        *,
-        remake: bool = False,
-        renamed: Mapping[str, str] | None = None,
-    ) -> None:
-        """Makes a table, or gets it ready for rows of these columns; `remake`: made anew where it is another now."""
-        if table not in self.branch.base:
-            self.create(table, schema, node, comment)
-            return
-        self.branch.prepare(table)
-        self.rename(table, schema, (node.renamed if node else {}) if renamed is None else renamed)
-        if remake and not (self.fits(table, schema) and self._is_laid_out(table, node)):
-            self.create(table, schema, node, comment, replace=True)
-        else:
-            self.evolve(table, schema, node)
-            self.comment(table, node, comment)
-
-    def rename(self, table: str, schema: StructType, renamed: Mapping[str, str]) -> None:
-        """Gives columns their new names, new name -> old name, where they still have the old ones."""
-        now = self._schema(table).names if renamed else []
-        for new, old in renamed.items():
-            if old in now and new not in now and new in schema.names:
-                self._sql(table, f"ALTER TABLE {self.qualified(table)} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
-
-    def _is_laid_out(self, table: str, node: Node | None) -> bool:
-        declared = node.partitioned_by if node else ()
-        return {part.lower() for part in self.partitioned_by(table)} == {part.lower() for part in declared}
-
-    def partitioned_by(self, table: str) -> tuple[str, ...]:
-        """What a table is partitioned by, which may be something else than is declared by now."""
-        metadata = self.branch.staged_metadata(table)
-        return () if metadata is None else meta.partitioned_by(metadata)
-
-    def fits(self, table: str, schema: StructType) -> bool:
-        """Whether rows of these columns can be written to the table as it is, with columns added at most."""
-        try:
-            refuse_change(table, self._schema(table), schema, None)
-        except SchemaChanged:
-            return False
-        return True
-
-    def evolve(self, table: str, schema: StructType, node: Node | None) -> None:
-        """Adds new columns and widens types; a column that went or is another is refused with the difference."""
-        now = self._schema(table)
-        refuse_change(table, now, schema, node)
-        known = {field.name for field in now}
-        added = [field for field in schema if field.name not in known]
-        if added:
-            listed = ", ".join(_column(field.name, field.dataType.simpleString(), _comments(node)) for field in added)
-            self._sql(table, f"ALTER TABLE {self.qualified(table)} ADD COLUMNS ({listed})")
-        types = {field.name: field.dataType.simpleString() for field in now}
-        for field in schema:
-            if is_wider(types.get(field.name, ""), stored_as(field)):
-                change = f"ALTER COLUMN {quoted(field.name)} TYPE {stored_as(field)}"
-                self._sql(table, f"ALTER TABLE {self.qualified(table)} {change}")
-
-    def comment(self, table: str, node: Node | None, comment: str) -> None:
-        """Lets the table have the comments that are declared now."""
-        metadata = self.branch.staged_metadata(table)
-        assert metadata is not None
-        if comment != metadata["properties"].get("comment", ""):
-            self._sql(table, f"COMMENT ON TABLE {self.qualified(table)} IS {text(comment)}")
-        declared = _comments(node)
-        for column, told in meta.column_comments(metadata).items():
-            if declared.get(column, told) != told:
-                changed = f"ALTER COLUMN {quoted(column)} COMMENT {text(declared[column])}"
-                self._sql(table, f"ALTER TABLE {self.qualified(table)} {changed}")
-
     def append(self, table: str, rows: DataFrame) -> None:
         """Adds rows."""
-        with self._by_spark(table):
+        with self.by_spark(table):
             self._writer(table, rows).append()
 
     def overwrite(self, table: str, rows: DataFrame) -> None:
         """Replaces all rows, in one snapshot; older snapshots stay readable."""
-        with self._by_spark(table):
+        with self.by_spark(table):
             self._writer(table, rows).overwrite(F.lit(True))  # noqa: FBT003 - Spark's literal
 
     def append_stored(self, table: str, rows: Batch, besides: Sequence[str] = ()) -> None:
@@ -480,7 +335,7 @@ class Tables:
 
     def delete(self, table: str, condition: str) -> None:
         """Takes out the rows for which a condition holds, by delete files."""
-        self._sql(table, f"DELETE FROM {self.qualified(table)} WHERE {condition}")
+        self.sql(table, f"DELETE FROM {self.qualified(table)} WHERE {condition}")
 
     def remove_keys(self, table: str, keys: KeySet, near: str = "") -> None:
         """Takes out all rows of the given keys, by delete files; NULL is a key like any other.
@@ -492,7 +347,7 @@ class Tables:
         same = " AND ".join([*([near] if near else []), *(f"t.{quoted(n)} <=> k.{quoted(n)}" for n in keys.names)])
         broadcast = "/*+ BROADCAST(k) */ " if keys.is_small else ""
         try:
-            self._sql(
+            self.sql(
                 table,
                 f"MERGE INTO {self.qualified(table)} t USING (SELECT {broadcast}* FROM {view} k) k ON {same}"
                 " WHEN MATCHED THEN DELETE",
@@ -502,21 +357,21 @@ class Tables:
 
     def replace_partitions(self, table: str, chosen: Column, rows: DataFrame) -> None:
         """Replaces whole partitions, also by nothing: the condition is about what the table is partitioned by."""
-        with self._by_spark(table):
+        with self.by_spark(table):
             self._writer(table, rows).overwrite(chosen)
 
     @contextmanager
-    def _by_spark(self, table: str) -> Iterator[None]:
+    def by_spark(self, table: str) -> Iterator[None]:
         """Lets Spark write to a table: it has to see it as it stands, and what it made of it is taken over."""
         self.branch.flush(table)
         yield
         self.branch.reload(table)
 
-    def _sql(self, table: str, statement: str) -> None:
-        with self._by_spark(table):
+    def sql(self, table: str, statement: str) -> None:
+        with self.by_spark(table):
             self.spark.sql(statement)
 
-    def _schema(self, table: str) -> StructType:
+    def spark_schema(self, table: str) -> StructType:
         """The columns that a table has on the branch now."""
         metadata = self.branch.staged_metadata(table)
         assert metadata is not None
@@ -538,40 +393,3 @@ class Tables:
 def _snapshot(metadata: Metadata | None) -> int | None:
     found = None if metadata is None else meta.current_snapshot(metadata)
     return None if found is None else int(found["snapshot-id"])
-
-
-def refuse_change(table: str, now: StructType, wanted: StructType, node: Node | None) -> None:
-    """Refuses what stored rows cannot follow."""
-    types = {field.name: stored_as(field) for field in wanted}
-    gone = [field.name for field in now if field.name not in types]
-    told = [f"{field.name} {field.dataType.simpleString()} was removed" for field in now if field.name in gone]
-    told += [
-        f"{field.name} was {kind} and is now {types[field.name]}"
-        for field in now
-        if types.get(field.name, kind := field.dataType.simpleString()) != kind
-        and not is_wider(kind, types[field.name])
-    ]
-    if told:
-        added = {name: kind for name, kind in types.items() if name not in now.names}
-        raise schema_changed(node, told, gone, added, table)
-
-
-def stored_as(field: StructField) -> str:
-    """The type that Iceberg keeps a column as: it knows no smaller integers than INT."""
-    return _SMALL_INTEGERS.sub("int", field.dataType.simpleString())
-
-
-def _columns(schema: StructType, comments: Mapping[str, str]) -> str:
-    return ", ".join(_column(field.name, field.dataType.simpleString(), comments) for field in schema)
-
-
-def _column(name: str, kind: str, comments: Mapping[str, str]) -> str:
-    comment = f" COMMENT {text(comments[name])}" if comments.get(name) else ""
-    return f"{quoted(name)} {kind}{comment}"
-
-
-def _comments(node: Node | None) -> dict[str, str]:
-    if node is None:
-        return {}
-    declared = [*(node.source.columns if node.source else ()), *(node.columns or ())]
-    return {**{column.name: column.comment for column in declared}, **node.comments}

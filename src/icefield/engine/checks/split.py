@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from icefield.engine.batch import Batch, InMemory
     from icefield.engine.intake.port import Known, Landed
     from icefield.engine.quarantine.repair import Decided, Mended
-    from icefield.engine.tables import Published
+    from icefield.engine.versions import Published
     from icefield.graph import Node
 
 SPLITTING = ("quarantine", "drop")

@@ -10,7 +10,7 @@ from pyspark.sql.types import StringType
 
 from icefield.declare import References, Unique
 from icefield.declare.suggest import did_you_mean
-from icefield.engine.tables import stored_as
+from icefield.engine.definitions import stored_as
 from icefield.errors import BadFunction, ContractBroken, InvalidName, SchemaChanged, UnknownColumn
 
 if TYPE_CHECKING:

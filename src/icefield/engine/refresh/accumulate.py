@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from icefield.engine.refresh.renewal import Merged
     from icefield.engine.refresh.stage import Stage
     from icefield.engine.refresh.update import Update
-    from icefield.engine.tables import Appended
+    from icefield.engine.versions import Appended
     from icefield.graph import Node
     from icefield.graph.state import TableState
 

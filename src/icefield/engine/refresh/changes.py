@@ -98,7 +98,7 @@ def keep(tables: Tables, table: str, change: DataFrame) -> str:
     name = changes_of(table)
     comment = f"Changelog of {table}: rows added and removed that some downstream table has not read yet."
     # Columns only change with a rebuild, and whoever follows has rebuilt since then, too: nobody needs what was told.
-    tables.ready(name, change.schema, None, comment, remake=True)
+    tables.definitions.ready(name, change.schema, None, comment, remake=True)
     tables.append(name, change)
     return name
 

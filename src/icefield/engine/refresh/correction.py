@@ -31,7 +31,7 @@ from icefield.engine.refresh.freed_keys import FreedKeys
 from icefield.engine.refresh.keys import KeySet, listed
 from icefield.engine.refresh.replace import Came, Went
 from icefield.engine.sql import quoted, text
-from icefield.engine.tables import Published
+from icefield.engine.versions import Published
 from icefield.failpoint import failpoint
 from icefield.graph import quarantine_of
 from icefield.graph.news import FilesNews
@@ -328,7 +328,7 @@ class Correction:
         with spent("write"):
             if waiting is not None:
                 comment = f"Rows that {self.name} rejected, with their reasons."
-                tables.ready(name, waiting.frame.schema, None, comment, renamed=self.node.renamed)
+                tables.definitions.ready(name, waiting.frame.schema, None, comment, renamed=self.node.renamed)
             else:
                 tables.branch.prepare(name)
             if leaves:

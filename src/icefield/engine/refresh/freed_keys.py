@@ -15,7 +15,7 @@ from icefield.engine.checks.split import Split, splitting
 from icefield.engine.origin import ARRIVAL, REASONS
 from icefield.engine.refresh.difference import ADDED, CHANGE, REMOVED
 from icefield.engine.sql import quoted
-from icefield.engine.tables import Published
+from icefield.engine.versions import Published
 from icefield.graph.news import FilesNews
 
 if TYPE_CHECKING:

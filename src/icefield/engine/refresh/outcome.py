@@ -144,7 +144,7 @@ class Outcome:
             require_same_columns(node, self.stage.tables.before(node.name).schema, self.stage.schemas[node.name])
         self.stage.tables.branch.prepare(node.name)
         if node.renamed and node.name in self.stage.schemas:
-            self.stage.tables.rename(node.name, self.stage.schemas[node.name], node.renamed)
+            self.stage.tables.definitions.rename(node.name, self.stage.schemas[node.name], node.renamed)
         promise = state.promise or self.stage.promises.get(node.name, "full")
         new = self.state(
             node, step, state, state.inputs, changed=False, epoch=False, promise=promise, origin=state.origin
@@ -243,7 +243,7 @@ class Outcome:
         base, staged = branch.base_metadata(node.name), branch.staged_metadata(node.name)
         if base is not None and staged is not None and meta.has_same_columns(base, staged):
             branch.prepare(node.name)
-            self.stage.tables.comment(node.name, node, node.comment)
+            self.stage.tables.definitions.comment(node.name, node, node.comment)
 
     def counts(self, table: str) -> tuple[int, int]:
         """Rows that the staged snapshot added and removed, as Iceberg counted them while writing."""

@@ -116,7 +116,7 @@ def replace_keys(
     tables: Tables, node: Node, table: str, total: int, keys: KeySet, fresh: Came | Given, scratch: Path
 ) -> None:
     """All rows of these keys go, the given ones come."""
-    whole = table == node.name and set(tables.partitioned_by(table)) == set(node.keys)
+    whole = table == node.name and set(tables.definitions.partitioned_by(table)) == set(node.keys)
     chosen = keys.condition() if whole and keys.count <= _FEW_PARTITIONS else None
     if chosen is not None:
         tables.replace_partitions(table, chosen, fresh.frame.select(*tables.before(table).columns))

@@ -22,7 +22,7 @@ from icefield.engine.refresh.renewal import Renewal
 from icefield.engine.refresh.staged import Staged
 from icefield.engine.refresh.update import update
 from icefield.engine.refresh.writing import Writer
-from icefield.engine.tables import Published
+from icefield.engine.versions import Published
 from icefield.failpoint import failpoint
 from icefield.graph import measures_of, quarantine_of
 from icefield.graph.news import FilesNews
@@ -226,7 +226,9 @@ class Stage:
         with spent("compute"):
             measures = evaluate(output, self.scratch(node) / "measures")  # both tables come from the same values
         name = measures_of(node.name)
-        self.tables.ready(name, measures.frame.schema, None, f"The measures behind {node.name}.", remake=True)
+        self.tables.definitions.ready(
+            name, measures.frame.schema, None, f"The measures behind {node.name}.", remake=True
+        )
         self.writer.put(name, step, measures.frame, measures)
         return finish(measures.frame) if finish else measures.frame, (name,)
 

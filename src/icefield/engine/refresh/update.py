@@ -255,6 +255,6 @@ class Update:
             return ()
         waiting = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
         comment = f"Rows that {self.node.name} rejected."
-        tables.ready(name, waiting.schema, None, comment, renamed=self.node.renamed)
+        tables.definitions.ready(name, waiting.schema, None, comment, renamed=self.node.renamed)
         tables.overwrite(name, waiting)
         return (name,)

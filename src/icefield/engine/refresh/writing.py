@@ -32,7 +32,7 @@ class Writer:
 
     def write(self, node: Node, step: Step, split: Split) -> None:
         rows, stored = visible(split.good), split.stored
-        self.stage.tables.ready(node.name, rows.schema, node, node.comment, remake=self.stage.remake)
+        self.stage.tables.definitions.ready(node.name, rows.schema, node, node.comment, remake=self.stage.remake)
         if stored is None and (flagged := with_flags(node, rows)) is not None:
             split.failing = failing_counts(node, flagged.table)
             names = rows.columns
@@ -51,7 +51,7 @@ class Writer:
         waiting = to_quarantine(
             split.bad, self.stage.run, self.stage.started_ms, self.stage.scratch(node) / "to-quarantine"
         )
-        self.stage.tables.ready(
+        self.stage.tables.definitions.ready(
             name, waiting.frame.schema, None, comment, remake=self.stage.remake, renamed=node.renamed
         )
         self.put(name, step, waiting.frame, waiting)
