@@ -527,8 +527,8 @@ class Tables:
         return found
 
     def cancel(self) -> None:
-        """Stops whatever Spark is doing for this run."""
-        self.spark.sparkContext.cancelAllJobs()
+        """Stops whatever Spark is doing for this run, and nothing that it does for another lake."""
+        self.spark.interruptAll()
 
     def _writer(self, table: str, rows: DataFrame):  # type: ignore[no-untyped-def]  # noqa: ANN202 - no public type
         return rows.writeTo(self.qualified(table)).option("snapshot-property.icefield.run", self.branch.run)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from concurrent.futures import Future
 
-    from icefield.engine.checks.audit import CheckResult
+    from icefield.engine.checks.result import CheckResult
     from icefield.engine.refresh.stage import Stage
     from icefield.engine.refresh.staged import Staged
     from icefield.graph.state import TableState
@@ -65,6 +65,9 @@ WORKERS = 4
 _names = BranchNames()
 #: How often a run that was overtaken is planned again before it gives up.
 TRIES = 5
+#: What is said of a run that was cut off before it was to publish, and while it did.
+NOTHING_PUBLISHED = "Nothing was published and the lake is unchanged; the next run cleans up what this one left behind."
+ABOUT_TO_PUBLISH = "It was about to publish: `icefield ls` shows whether it did."
 
 
 def run_project(project: Project, order: RunRequest | None = None, listener: Listener = silent) -> RunResult:
@@ -152,9 +155,7 @@ class Run:
             for other in self.lake.open_runs():
                 self.listener(RunBeside(run=other.run, pid=other.pid, started_ms=other.started_ms))
         self.lake.create()
-        with tidying(
-            "Nothing was published and the lake is unchanged; the next run cleans up what this one left behind."
-        ):
+        with tidying(NOTHING_PUBLISHED):
             return self._on_a_branch(plan, pointers, begun)
 
     def _on_a_branch(self, plan: Plan, pointers: Mapping[str, str], begun: float) -> RunResult:
@@ -203,7 +204,7 @@ class Run:
             self.traffic = self._traffic(stage)
         if self.order.dry_run:
             return None
-        with self._phase("publish"), tidying("It was about to publish: `icefield ls` shows whether it did."):
+        with self._phase("publish"), tidying(ABOUT_TO_PUBLISH):
             return self._publish(branch, plan, across.relied)
 
     def _start(self, branch: Branch, plan: Plan, readers: ThreadPoolExecutor, also: Collection[str] = ()) -> Stage:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from icefield.engine.verdict import Verdict
 from icefield.errors import NoLake
 from icefield.graph.news import FramesNews, RelationNews, TopicsNews
 from icefield.lake.branch import Branch, BranchNames
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from icefield.engine.refresh.stage import Stage
-    from icefield.engine.verify import Verdict
     from icefield.graph.state import TableState
     from icefield.project import Project
     from icefield.run.events import Event
@@ -35,17 +35,18 @@ def verify_project(
     *,
     deep: bool = False,
     listener: Callable[[str], None] = lambda table: None,
+    once: bool = True,
 ) -> list[Verdict]:
     """Whether each table is what its function gives for its inputs at the versions it says it has consumed.
 
-    `deep`: for the files that its sources have taken in, all the way from there.
+    `deep`: for the files that its sources have taken in, all the way from there. `once`: the process ends with it.
     """
 
     def heard(event: Event) -> None:
         if isinstance(event, TableStarted):
             listener(f"{event.table}, from the sources")
 
-    return _Verification(project, RunRequest(full_refresh=deep, once=True), heard).verify(selection, listener)
+    return _Verification(project, RunRequest(full_refresh=deep, once=once), heard).verify(selection, listener)
 
 
 class _Verification(Run):
@@ -87,7 +88,7 @@ class _Verification(Run):
     def _verdict(
         self, stage: Stage, table: str, published: dict[str, TableState], listener: Callable[[str], None]
     ) -> Verdict:
-        from icefield.engine.verify import Verdict, compared, recomputed  # noqa: PLC0415 - pyspark
+        from icefield.engine.verify import compared, recomputed  # noqa: PLC0415 - pyspark
 
         node, state = self.project.graph[table], published.get(table)
         if state is None:
@@ -108,8 +109,6 @@ class _Verification(Run):
 
 def _not_computed(step: Step) -> Verdict:
     """What is said of a table that could not be computed again: what it was made from is no longer there."""
-    from icefield.engine.verify import Verdict  # noqa: PLC0415 - pyspark
-
     return Verdict(table=step.table, status="not compared", detail=step.reason)
 
 
