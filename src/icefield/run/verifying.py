@@ -35,18 +35,17 @@ def verify_project(
     *,
     deep: bool = False,
     listener: Callable[[str], None] = lambda table: None,
-    once: bool = True,
 ) -> list[Verdict]:
     """Whether each table is what its function gives for its inputs at the versions it says it has consumed.
 
-    `deep`: for the files that its sources have taken in, all the way from there. `once`: the process ends with it.
+    `deep`: for the files that its sources have taken in, all the way from there.
     """
 
     def heard(event: Event) -> None:
         if isinstance(event, TableStarted):
             listener(f"{event.table}, from the sources")
 
-    return _Verification(project, RunRequest(full_refresh=deep, once=once), heard).verify(selection, listener)
+    return _Verification(project, RunRequest(full_refresh=deep, once=True), heard).verify(selection, listener)
 
 
 class _Verification(Run):

@@ -170,7 +170,7 @@ class Engine:
         with redirect_stdout(_Stream(client, "stdout")), redirect_stderr(_Stream(client, "stderr")):
             try:
                 project = open_project(self.root, self.profile)
-                return Done(work.carry_out(project, client, once=False)), False
+                return Done(work.carry_out(project, client)), False
             except BaseException as error:
                 return ended_by(error), isinstance(error, EngineError) or not isinstance(error, IcefieldError)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from icefield.run.batches import run_due
-from icefield.run.checking import check_project
 from icefield.run.planning import look_for_due, selected
 from icefield.run.runner import NOTHING_PUBLISHED
-from icefield.run.verifying import verify_project
 
 if TYPE_CHECKING:
     from icefield.engine.checks.result import CheckResult
@@ -34,8 +32,8 @@ class Work(Protocol):
     def is_worth_an_engine(self, project: Project) -> bool:
         """Whether Spark has to be started for it at all, as far as that is known without Spark."""
 
-    def carry_out(self, project: Project, hearers: Hearers, *, once: bool) -> Any:
-        """Does it in this process; `once`: which ends with it."""
+    def carry_out(self, project: Project, hearers: Hearers) -> Any:
+        """Does it in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,9 @@ class RunWork:
         asked_for = self.order.full_refresh or self.order.accept
         return bool(asked_for or look_for_due(project, selected(project, self.order.select, self.order.exclude)))
 
-    def carry_out(self, project: Project, hearers: Hearers, *, once: bool) -> RunResult:
+    def carry_out(self, project: Project, hearers: Hearers) -> RunResult:
         """Runs."""
-        return run_due(project, replace(self.order, once=once), hearers["event"], hearers["between"])
+        return run_due(project, self.order, hearers["event"], hearers["between"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +64,10 @@ class CheckWork:
         """Checks are evaluated by Spark."""
         return True
 
-    def carry_out(self, project: Project, hearers: Hearers, *, once: bool) -> list[CheckResult]:
+    def carry_out(self, project: Project, hearers: Hearers) -> list[CheckResult]:
         """Evaluates them."""
+        from icefield.run.checking import check_project  # noqa: PLC0415 - not for a run
+
         return check_project(project, self.selection, hearers["table"])
 
 
@@ -83,9 +83,11 @@ class VerifyWork:
         """Tables are recomputed by Spark."""
         return True
 
-    def carry_out(self, project: Project, hearers: Hearers, *, once: bool) -> list[Verdict]:
+    def carry_out(self, project: Project, hearers: Hearers) -> list[Verdict]:
         """Recomputes and compares them."""
-        return verify_project(project, self.selection, deep=self.deep, listener=hearers["table"], once=once)
+        from icefield.run.verifying import verify_project  # noqa: PLC0415 - not for a run
+
+        return verify_project(project, self.selection, deep=self.deep, listener=hearers["table"])
 
 
 def run(project: Project, order: RunRequest, listener: Listener, between: Callable[[RunResult], None]) -> RunResult:
@@ -115,4 +117,4 @@ def _done(project: Project, work: Work, hearers: Hearers) -> Any:
         link = hand_over(project, work)
         if link is not None:
             return link.follow(work, hearers)
-    return work.carry_out(project, hearers, once=True)
+    return work.carry_out(project, hearers)
