@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from icefield.version import VERSION
+
 if TYPE_CHECKING:
     from icefield.api import Lake as Lake
     from icefield.declare import Check as Check
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from icefield.declare import table as table
     from icefield.declare import unique as unique
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Check",

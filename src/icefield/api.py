@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from icefield.engine.verify import Verdict
+    from icefield.engine.verdict import Verdict
     from icefield.plan import Due, Plan
     from icefield.project import Project
     from icefield.query import Pin

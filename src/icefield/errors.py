@@ -32,6 +32,9 @@ class IcefieldError(Exception):
         self.where = where
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
     def __str__(self) -> str:
         parts = [f"{self.code} {self.what}"]
         if self.where:
@@ -39,6 +42,13 @@ class IcefieldError(Exception):
         if self.remedy:
             parts.append(f"  next:  {self.remedy}")
         return "\n".join(parts)
+
+
+def _restored(kind: type[IcefieldError], args: tuple[object, ...], state: dict[str, object]) -> IcefieldError:
+    """An error of another process: as it was there, whatever arguments its kind takes."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class DeclarationError(IcefieldError):
@@ -597,6 +607,19 @@ class PlanRefused(RunError):
 
     def __str__(self) -> str:
         return "\n".join([super().__str__(), *map(str, self.problems)])
+
+
+class EngineLost(RunError):
+    """The engine that `keep_warm` keeps in the background was killed while it did the work of a command."""
+
+    code = "ICE-707"
+
+    def __init__(self, log: str) -> None:
+        super().__init__(
+            "the engine in the background ended before its work was done",
+            where=log,
+            remedy="run the command again: the lake is as it was, or has everything that the run was to publish",
+        )
 
 
 class CommandError(IcefieldError):

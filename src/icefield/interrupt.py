@@ -48,16 +48,22 @@ def tidying(otherwise: str, *, code: int = EXIT_CODE) -> Iterator[None]:
 
     The exit code is then that of the outermost work: 0 where being ended is how it is meant to end.
     """
-    _tidying.append((otherwise, code))
+    mine = (otherwise, code)
+    _tidying.append(mine)
     try:
         yield
     finally:
-        _tidying.pop()
+        _tidying.remove(mine)  # not the last one: another thread may have begun since
 
 
 def asked() -> bool:
     """Whether the user has asked to stop."""
     return _asked
+
+
+def ask() -> None:
+    """Asks to stop as Ctrl-C does, for a process that works for another one."""
+    _hear(signal.SIGINT, None)
 
 
 def stop_if_asked() -> None:

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "dbt": "Read the lake from a dbt project, or take over a dbt project as tables.",
     "notify": "Show who is notified of failures, checks that turned and quarantined rows; --test sends a message.",
     "lake": "Maintain the lake's folder: fix the paths after it was moved.",
+    "engine": "Show or stop the engine that keep_warm keeps in the background between commands.",
     "doctor": "Check Java, jars, disk, project, databases, lake files and open runs, and say how to fix problems.",
 }
 
@@ -75,7 +76,7 @@ def reordered(arguments: Sequence[str]) -> list[str]:
     return [*rest[:end], *before, *rest[end:]]
 
 
-_GROUPS = ("table", "quarantine", "lake", "dbt")
+_GROUPS = ("table", "quarantine", "lake", "dbt", "engine")
 
 
 def _called(arguments: Sequence[str]) -> list[str]:

@@ -10,14 +10,14 @@ from icefield.cli.guard import FAILED, guarded
 from icefield.cli.options import HERE, Exclude, Json, ProfileName, ProjectDir, Select, words
 from icefield.cli.output import Column, Count
 from icefield.project import open_project
-from icefield.run.checking import check_project
+from icefield.run.background import work
 from icefield.run.planning import selected
 from icefield.words import plural
 
 if TYPE_CHECKING:
     import typer
 
-    from icefield.engine.checks.audit import CheckResult
+    from icefield.engine.checks.result import CheckResult
 
 _COLUMNS = (
     "table",
@@ -43,7 +43,7 @@ def check(
     """Evaluate the checks on the published lake. Starts Spark; changes nothing."""
     opened = open_project(project, profile)
     selection = selected(opened, words(select), words(exclude))
-    results = check_project(opened, selection, lambda table: output.note(f"checking {table}"))
+    results = work.check(opened, selection, lambda table: output.note(f"checking {table}"))
     if as_json:
         output.json([asdict(result) for result in results])
     else:

@@ -14,7 +14,7 @@ from icefield.words import from_ms, plural, seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from icefield.engine.checks.audit import CheckResult
+    from icefield.engine.checks.result import CheckResult
     from icefield.project import Project
     from icefield.run.events import Replayed, RunResult, TableOutcome
 

@@ -25,7 +25,7 @@ from icefield.cli.options import (
 )
 from icefield.cli.progress import showing
 from icefield.project import open_project
-from icefield.run.batches import run_due
+from icefield.run.background import work
 from icefield.run.planning import selected
 from icefield.run.request import RunRequest
 from icefield.run.watch import Watch
@@ -98,7 +98,7 @@ def run(
         raise typer.BadParameter("only together with --watch", param_hint="--every")
     with showing() as listener:
         earlier: list[RunResult] = []  # runs of batches before the last one
-        result = run_due(opened, order, listener, earlier.append)
+        result = work.run(opened, order, listener, earlier.append)
     if as_json:
         output.json(report.as_data(result, opened, earlier))
     else:

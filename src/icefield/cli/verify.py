@@ -12,12 +12,12 @@ from icefield.cli.guard import FAILED, guarded
 from icefield.cli.options import HERE, Exclude, Json, ProfileName, ProjectDir, words
 from icefield.cli.output import Column, Count
 from icefield.project import open_project
+from icefield.run.background import work
 from icefield.run.planning import selected
-from icefield.run.verifying import verify_project
 from icefield.words import plural
 
 if TYPE_CHECKING:
-    from icefield.engine.verify import Verdict
+    from icefield.engine.verdict import Verdict
 
 _COLUMNS = (
     "table",
@@ -52,7 +52,7 @@ def verify(
     """Recompute tables separately and compare them with the lake row by row. Starts Spark; changes nothing."""
     opened = open_project(project, profile)
     selection = selected(opened, words(tables), words(exclude))
-    verdicts = verify_project(opened, selection, deep=deep, listener=lambda table: output.note(f"verifying {table}"))
+    verdicts = work.verify(opened, selection, lambda table: output.note(f"verifying {table}"), deep=deep)
     if as_json:
         output.json([asdict(verdict) for verdict in verdicts])
     else:

@@ -382,8 +382,8 @@ class Tables:
         return found
 
     def cancel(self) -> None:
-        """Stops whatever Spark is doing for this run."""
-        self.spark.sparkContext.cancelAllJobs()
+        """Stops whatever Spark is doing for this run, and nothing that it does for another lake."""
+        self.spark.interruptAll()
 
     def _writer(self, table: str, rows: DataFrame):  # type: ignore[no-untyped-def]  # noqa: ANN202 - no public type
         # `select`: a writer analyses the text of a query again, when the views of its inputs are gone already.

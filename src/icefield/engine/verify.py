@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -12,6 +11,7 @@ from icefield.engine.checks.split import kept
 from icefield.engine.origin import visible
 from icefield.engine.promises.trial import comparable
 from icefield.engine.refresh.difference import CHANGE, REMOVED, difference
+from icefield.engine.verdict import Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,19 +22,6 @@ if TYPE_CHECKING:
 
 #: How many differing rows are shown.
 SHOWN = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What came of verifying one table; `status`: exact, differs, or not compared with the reason in `detail`."""
-
-    table: str
-    status: str
-    rows: int = 0
-    too_many: int = 0
-    missing: int = 0
-    detail: str = ""
-    examples: tuple[tuple[str, dict[str, Any]], ...] = ()
 
 
 def recomputed(stage: Stage, node: Node, state: TableState) -> DataFrame:

@@ -28,7 +28,7 @@ DEFAULT_PROFILE = "local"
 NOT_TABLES = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
 TOP_KEYS = ("project", "profile", "dagster", "notify")
 PROJECT_KEYS = ("name", "tables", "default_profile")
-PROFILE_KEYS = ("lake", "shared", "spark", "settings", "kafka", "jdbc", "upkeep", "openlineage", "notify")
+PROFILE_KEYS = ("lake", "shared", "keep_warm", "spark", "settings", "kafka", "jdbc", "upkeep", "openlineage", "notify")
 UPKEEP_KEYS = ("keep", "grace")
 KAFKA_KEYS = ("brokers", "recording", "options")
 JDBC_KEYS = ("url", "user", "password", "driver", "jar")
@@ -79,6 +79,8 @@ class Profile:
     lake: Path
     #: Folders that every worker of Spark's sees under the same path, where workers are on other machines.
     shared: tuple[Path, ...] = ()
+    #: How many seconds an engine in the background keeps Spark for the next command; 0: there is none.
+    keep_warm: float = 0.0
     spark: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
     kafka: Kafka = field(default_factory=Kafka)
@@ -192,6 +194,7 @@ def _profile(root: Path, name: str, profiles: Mapping[str, Any], everywhere: Map
         name=name,
         lake=lake,
         shared=_shared(root, lake, content.get("shared", False), section),
+        keep_warm=_duration(content["keep_warm"], f"{section} keep_warm") if "keep_warm" in content else 0.0,
         spark={key: _spark_value(key, value, name) for key, value in sorted(_flat(spark).items())},
         settings=_table(content, "settings", f"[profile.{name}.settings]"),
         kafka=_kafka(root, _table(told, "kafka", f"[profile.{name}.kafka]"), f"[profile.{name}.kafka]"),

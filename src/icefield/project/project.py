@@ -39,13 +39,14 @@ def open_project(path: Path | str = ".", profile: str | None = None) -> Project:
 
 def _read(config: Config) -> tuple[Graph, dict[str, str]]:
     """The graph from the author's files, which are imported for it, and these files; kept for next time."""
-    loaded = load(config)
-    try:
-        graph = _graph_of(loaded, config)
-        files = made_from(config, loaded.files())
-        write_graph(config, graph, files)
-    finally:
-        loaded.package.unload()
+    with _loading:
+        loaded = load(config)
+        try:
+            graph = _graph_of(loaded, config)
+            files = made_from(config, loaded.files())
+            write_graph(config, graph, files)
+        finally:
+            loaded.package.unload()
     return graph, files
 
 
@@ -110,7 +111,8 @@ class _Imported:
 
 
 _known: dict[Path, _Imported] = {}
-_loading = threading.Lock()
+#: One project is imported at a time: what they import, such as PySpark, may not stand being imported by two threads.
+_loading = threading.RLock()
 
 
 def _import(config: Config) -> _Imported:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from icefield.engine.checks.result import CheckResult
 from icefield.errors import NoLake
 from icefield.graph import owner_of
 from icefield.interrupt import tidying
@@ -22,13 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from icefield.declare import Check
-    from icefield.engine.checks.audit import CheckResult
     from icefield.graph import Node
     from icefield.graph.state import TableState
     from icefield.project import Project
 
 LOG = "check.log"
-_checked = ""
 AnyCheck = TypeVar("AnyCheck", bound="Check")
 
 
@@ -75,18 +74,17 @@ def _check(project: Project, selection: Sequence[str], listener: Callable[[str],
 
 
 def _session(project: Project, lake: EmbeddedLake) -> Any:
-    """A session that reads this lake. Spark keeps a catalog under its name, so another lake needs another session."""
-    from icefield.engine.session.spark import add_catalog, start_session, stop_session  # noqa: PLC0415 - pyspark
+    """The lake's own session of Spark, with a catalog that reads what is published."""
+    from icefield.engine.session.spark import add_catalog, start_session  # noqa: PLC0415 - pyspark
 
-    global _checked
-    address = str(lake.catalog.path)
-    if _checked not in ("", address):
-        stop_session(wait=True)
     spark = start_session(
-        app=f"icefield {project.name}", conf=project.profile.spark, log=log_of(project), drivers=drivers(project)
+        app=f"icefield {project.name}",
+        conf=project.profile.spark,
+        log=log_of(project),
+        drivers=drivers(project),
+        scope=str(lake.root),
     )
-    add_catalog(spark, LAKE, uri=address, warehouse=str(lake.warehouse))
-    _checked = address
+    add_catalog(spark, LAKE, uri=str(lake.catalog.path), warehouse=str(lake.warehouse))
     return spark
 
 
@@ -128,8 +126,6 @@ def _counted(check: AnyCheck) -> AnyCheck:
 
 
 def _deferred(node: Node, check: Check) -> CheckResult:
-    from icefield.engine.checks.audit import CheckResult  # noqa: PLC0415 - pyspark
-
     told = f"{node.name} is not built yet"
     return CheckResult(
         table=node.name, check=check.name, kind="", otherwise=str(check.otherwise), status="deferred", detail=told

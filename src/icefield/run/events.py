@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from icefield.engine.checks.audit import CheckResult
+    from icefield.engine.checks.result import CheckResult
     from icefield.graph.column_lineage import ColumnLineage
     from icefield.graph.state import TableState
     from icefield.plan import Action, Plan

@@ -41,7 +41,8 @@ def _prove(project: Project, wanted: Mapping[str, Refresh]) -> dict[str, Verdict
     from icefield.engine.session.spark import start_session  # noqa: PLC0415
 
     functions = load_functions(project)
-    spark = start_session(app=f"icefield {project.name}", conf=project.profile.spark, log=log_of(project))
+    name, scope = f"icefield {project.name}", str(project.profile.lake)
+    spark = start_session(app=name, conf=project.profile.spark, log=log_of(project), scope=scope)
     analysis = Analysis(
         spark=spark,
         root=project.root,

@@ -35,7 +35,7 @@ class RunRequest:
     dry_run: bool = False
     #: A text of the caller's by which the run is found again.
     label: str = ""
-    #: The process ends with this run, so Spark need not be made for more than it.
+    #: Spark need not be made for more than this run: the process ends with it, or does others of its size.
     once: bool = False
     #: Outcomes tell where each column comes from, which takes some milliseconds a table.
     column_lineage: bool = False

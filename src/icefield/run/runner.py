@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _names = BranchNames()
 #: How often a run that was overtaken is planned again before it gives up.
 TRIES = 5
+#: What is said of a run that was cut off before it was to publish, and while it did.
+NOTHING_PUBLISHED = "Nothing was published and the lake is unchanged; the next run cleans up what this one left behind."
+ABOUT_TO_PUBLISH = "It was about to publish: `icefield ls` shows whether it did."
 
 
 def run_project(project: Project, order: RunRequest | None = None, listener: Listener = silent) -> RunResult:
@@ -96,9 +99,7 @@ class Run:
             for other in context.lake.open_runs():
                 context.listener(RunBeside(run=other.run, pid=other.pid, started_ms=other.started_ms))
         context.lake.create()
-        with tidying(
-            "Nothing was published and the lake is unchanged; the next run cleans up what this one left behind."
-        ):
+        with tidying(NOTHING_PUBLISHED):
             return self._on_a_branch(plan, pointers)
 
     # -- plan
@@ -186,7 +187,7 @@ class Run:
             self.replayed = self.replaying.tell(stage.tables, state.staged)
         if order.dry_run:
             return None
-        with self._phase("publish"), tidying("It was about to publish: `icefield ls` shows whether it did."):
+        with self._phase("publish"), tidying(ABOUT_TO_PUBLISH):
             return publishing.publish(state, branch, self.replaying, across.relied)
 
     # -- the end

@@ -85,8 +85,11 @@ class Start:
         folder.mkdir(parents=True, exist_ok=True)
         name, conf, effort = f"icefield {self.project.name}", self.project.profile.spark, self._effort(plan)
         log, fetching, more = folder / "spark.log", _Fetching(self.listener), drivers(self.project)
+        scope = str(self.lake.root)
         session = Later(
-            lambda: start_session(app=name, conf=conf, log=log, progress=fetching, effort=effort, drivers=more)
+            lambda: start_session(
+                app=name, conf=conf, log=log, progress=fetching, effort=effort, drivers=more, scope=scope
+            )
         )
 
         # Imported while the JVM starts: pyarrow, then pyspark, which take longer than anything else of ours.

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from icefield.engine.verdict import Verdict
 from icefield.errors import NoLake
 from icefield.graph.news import FramesNews, RelationNews, TopicsNews
 from icefield.lake.branch import Branch, BranchNames
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from icefield.engine.refresh.stage import Stage
-    from icefield.engine.verify import Verdict
     from icefield.graph.state import TableState
     from icefield.project import Project
     from icefield.run.events import Event
@@ -91,7 +91,7 @@ def _verdicts(state: RunState, plan: Plan, selection: Sequence[str], listener: C
 
 
 def _verdict(run: RunState, stage: Stage, table: str, listener: Callable[[str], None]) -> Verdict:
-    from icefield.engine.verify import Verdict, compared, recomputed  # noqa: PLC0415 - pyspark
+    from icefield.engine.verify import compared, recomputed  # noqa: PLC0415 - pyspark
 
     node, state = run.context.project.graph[table], run.published.get(table)
     if state is None:
@@ -112,8 +112,6 @@ def _verdict(run: RunState, stage: Stage, table: str, listener: Callable[[str], 
 
 def _not_computed(step: Step) -> Verdict:
     """The verdict on a table that cannot be recomputed because what it was made from is gone."""
-    from icefield.engine.verify import Verdict  # noqa: PLC0415 - pyspark
-
     return Verdict(table=step.table, status="not compared", detail=step.reason)
 
 

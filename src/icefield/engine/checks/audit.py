@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from icefield.declare import ExpectTable, FreshWithin, Reconciles, References, RowCheck, Unique
 from icefield.engine.checks.duplicates import Keys, repeated_rows
 from icefield.engine.checks.references import Held, missing
+from icefield.engine.checks.result import CheckResult
 from icefield.engine.checks.split import SPLITTING, failing_checks
 from icefield.engine.promises.analyse import first_line
 from icefield.engine.sql import quoted
@@ -38,27 +39,6 @@ if TYPE_CHECKING:
 
 #: Rows of a failed check that are shown.
 _SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckResult:
-    """What came of one check."""
-
-    table: str
-    check: str
-    kind: str
-    otherwise: str
-    status: str
-    failed_rows: int = 0
-    detail: str = ""
-    seconds: float = 0.0
-    #: Some of the rows for which it did not hold, where that stops the run.
-    examples: tuple[Mapping[str, Any], ...] = ()
-
-    @property
-    def stops(self) -> bool:
-        """Whether this result forbids publishing the table."""
-        return self.status in ("failed", "error")
 
 
 def split_results(node: Node, failures: Mapping[str, int]) -> list[CheckResult]:

@@ -1,4 +1,7 @@
-"""The one Spark session of this process: started fast, quiet on the terminal, gone when Python is gone."""
+"""The one Spark of this process: started fast, quiet on the terminal, gone when Python is gone.
+
+It has a session for each lake and its settings, so that projects of one process share the JVM and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ import logging
 import os
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,15 +49,23 @@ GATEWAY_IMPORTS = (
 ASKED_FOR = ("functions", "org.apache.spark.sql.functions", "PythonUtils")
 
 
+#: What a session is for, and its settings.
+_Purpose = tuple[str, frozenset[tuple[str, str]]]
+#: So many sessions are kept: of a few projects, each with a few settings.
+_KEPT = 16
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Live:
-    """The session of this process and what it was started with."""
+    """Spark's first session in this process, what it was started with, and the sessions made of it since."""
 
     spark: SparkSession
     jvm: Jvm
     conf: Mapping[str, str]
     #: Jars of databases' drivers that its class path has.
     drivers: frozenset[Path] = frozenset()
+    #: The one that was asked for last at the end.
+    sessions: OrderedDict[_Purpose, SparkSession] = field(default_factory=OrderedDict)
 
 
 _lock = threading.Lock()
@@ -69,9 +81,12 @@ def start_session(
     progress: Progress | None = None,
     effort: Effort = "full",
     drivers: Sequence[Jar | Path] = (),
+    scope: str = "",
 ) -> SparkSession:
-    """Start Spark, or hand over the session that this process has, with its log sent to this run's file from now on.
+    """Start Spark, or hand over a session of the one that runs, with its log sent to this run's file from now on.
 
+    Each `scope` (a lake) has a session of its own for each set of settings: catalogs of one name, settings and jobs to
+    cancel of several projects do not meet.
     With less `effort`, Java compiles nothing that would only pay after a while: for a run of some seconds or a minute.
     `drivers` are jars for JDBC, besides those that are always there.
     """
@@ -85,7 +100,8 @@ def start_session(
             if _live is not None:  # its JVM has died: nothing of it can be used, or asked, any more
                 _forget_session()
             _live = _start(wanted, log.absolute(), progress, effort, more)
-        return _live.spark
+            _live.sessions[_purpose(scope, wanted)] = _live.spark
+        return _session_for(_live, scope, wanted)
 
 
 def _drivers(jars: Sequence[Jar | Path], progress: Progress | None) -> tuple[Path, ...]:
@@ -182,6 +198,7 @@ def _start(
     jars = ensure_jars(progress=progress)
     archives = cache_folder() / "classes"
     classes = [*class_path(jars, conf), *drivers]
+    asked = conf
     if not is_local(conf):
         listed = [*filter(None, [conf.get("spark.jars")]), *map(str, (*jars, *drivers))]
         conf = conf | {"spark.jars": ",".join(listed)}
@@ -196,7 +213,7 @@ def _start(
         jvm = start_jvm(java=java, classes=classes, conf=conf, log=log, archive=ArchiveUse())
         gateway = _gateway(jvm)
         forget_archives(archives)
-    return replace(_connect(jvm, gateway, conf), drivers=frozenset(drivers))
+    return replace(_connect(jvm, gateway, conf), conf=asked, drivers=frozenset(drivers))
 
 
 def _gateway(jvm: Jvm) -> ClientServer:
@@ -301,18 +318,44 @@ def _reuse(live: _Live, wanted: Mapping[str, str], log: Path, drivers: Sequence[
                 f"The Spark session of this process runs without the JDBC driver {jar.name}, which is requested now.",
                 remedy="jars cannot be added while Spark runs: use another process, or call stop_session() first",
             )
-    changed = {key: value for key, value in wanted.items() if live.conf.get(key) != value and key != "spark.app.name"}
-    for key, value in changed.items():
+    for key, value in _changed(live, wanted).items():
         if not live.spark.conf.isModifiable(key):
             raise SessionError(
                 f"The Spark session of this process runs with {key} = {live.conf.get(key)!r}, "
                 f"but {value!r} is requested now.",
                 remedy="this setting cannot change while Spark runs: use another process, or call stop_session() first",
             )
-        live.spark.conf.set(key, value)
     if log != live.jvm.log:
         _redirect_log(live.spark, log)
-    return replace(live, conf={**live.conf, **changed}, jvm=replace(live.jvm, log=log))
+    return replace(live, jvm=replace(live.jvm, log=log))
+
+
+def _changed(live: _Live, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Settings that are others than those that Spark was started with."""
+    return {key: value for key, value in wanted.items() if live.conf.get(key) != value and key != "spark.app.name"}
+
+
+def _session_for(live: _Live, scope: str, wanted: Mapping[str, str]) -> SparkSession:
+    """The session of a scope with these settings, and none of another's; made where there is none yet."""
+    from pyspark.sql import SparkSession as Session
+
+    purpose = _purpose(scope, wanted)
+    if (found := live.sessions.get(purpose)) is None:
+        found = live.sessions[purpose] = live.spark.newSession()
+        for key, value in _changed(live, wanted).items():
+            found.conf.set(key, value)
+        for key in live.conf.keys() - wanted.keys():
+            if found.conf.isModifiable(key):
+                found.conf.unset(key)
+        while len(live.sessions) > _KEPT:
+            live.sessions.popitem(last=False)
+    live.sessions.move_to_end(purpose)
+    Session._instantiatedSession = found  # what a function gets that asks Spark for the session
+    return found
+
+
+def _purpose(scope: str, wanted: Mapping[str, str]) -> _Purpose:
+    return scope, frozenset((key, value) for key, value in wanted.items() if key != "spark.app.name")
 
 
 def _redirect_log(spark: SparkSession, log: Path) -> None:
