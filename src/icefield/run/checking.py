@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from icefield.declare import Check
-    from icefield.engine.checks.audit import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.graph import Node
     from icefield.graph.state import TableState
     from icefield.project import Project
@@ -128,7 +128,7 @@ def _counted(check: AnyCheck) -> AnyCheck:
 
 
 def _deferred(node: Node, check: Check) -> CheckResult:
-    from icefield.engine.checks.audit import CheckResult  # noqa: PLC0415 - pyspark
+    from icefield.engine.checks.results import CheckResult  # noqa: PLC0415
 
     told = f"{node.name} is not built yet"
     return CheckResult(
