@@ -24,7 +24,7 @@ import typer
 from icefield.cli import batches, check, compare, output, report, runs, table, tree, verify
 from icefield.cli.app import COMMANDS, build_app
 from icefield.cli.quarantine import SUFFIX
-from icefield.engine.checks.result import CheckResult
+from icefield.engine.checks.results import CheckResult
 from icefield.engine.verdict import Verdict
 from icefield.graph.state import TableState, Version
 from icefield.lake.history import TableVersion

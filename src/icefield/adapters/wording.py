@@ -10,7 +10,7 @@ from icefield.words import plural
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
 
 #: Kinds of checks that count rows.
 COUNTING = ("row", "unique", "references", "rejected")

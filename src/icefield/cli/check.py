@@ -17,7 +17,7 @@ from icefield.words import plural
 if TYPE_CHECKING:
     import typer
 
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
 
 _COLUMNS = (
     "table",

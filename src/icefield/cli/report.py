@@ -14,7 +14,7 @@ from icefield.words import from_ms, plural, seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.project import Project
     from icefield.run.events import Replayed, RunResult, TableOutcome
 
@@ -26,6 +26,7 @@ def show(result: RunResult, project: Project, same: str) -> None:
     if result.status == "nothing new":
         told = [_nothing_replayed(one) for one in result.replayed] or [nothing_new(result.plan)]
         output.sentence(f"{'; '.join(told)} ({seconds(result.seconds)})")
+        _show_warnings(result)
         return
     if result.status == "dry run":
         _show_replayed(result)
@@ -41,7 +42,8 @@ def show(result: RunResult, project: Project, same: str) -> None:
     output.line()
     output.line(f"time   {', '.join(f'{phase} {seconds(spent)}' for phase, spent in result.phases.items())}")
     output.line(f"lake   {project.profile.lake}")
-    output.line(f"log    {result.log}")
+    if result.log:
+        output.line(f"log    {result.log}")
     if result.error:
         output.failure(result.error)
     elif failed := [outcome for outcome in result.tables if outcome.error]:

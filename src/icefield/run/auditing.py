@@ -14,7 +14,7 @@ from icefield.run.schedule import WORKERS, Schedule
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.engine.refresh.stage import Stage
     from icefield.engine.refresh.staged import Staged
     from icefield.graph import Node

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from icefield.engine.checks.result import CheckResult
+from icefield.engine.checks.results import CheckResult
 from icefield.errors import NoLake
 from icefield.graph import owner_of
 from icefield.interrupt import tidying

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from icefield.engine.checks.references import Held
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.engine.checks.view import TableView
     from icefield.engine.refresh.stage import Stage
     from icefield.engine.refresh.staged import Staged

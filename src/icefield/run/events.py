@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.graph.column_lineage import ColumnLineage
     from icefield.graph.state import TableState
     from icefield.plan import Action, Plan
@@ -135,7 +135,8 @@ class Warned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """A run, told from its end. Status `nothing new`: no run took place; `dry run`: it was not to be published.
+    """The result of a run. Status `nothing new`: no run took place, `checks` has only `fresh_within`; `dry run`: it was
+    not to be published.
 
     `replayed` tells of a quarantine that was replayed; where no row matched there, no run took place either.
     """

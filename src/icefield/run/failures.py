@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
 
 
 def check_failed(bad: Sequence[CheckResult], table: str, location: str, run: str, *, keep_going: bool) -> CheckFailed:

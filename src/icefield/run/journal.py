@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.engine.refresh.staged import Staged
     from icefield.graph.state import Repair
     from icefield.run.events import TableOutcome

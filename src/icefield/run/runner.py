@@ -19,6 +19,7 @@ from icefield.run import journal, publishing
 from icefield.run.auditing import Audit
 from icefield.run.cross_checks import Across
 from icefield.run.events import PhaseStarted, RunBeside, RunDied, RunOvertaken, RunResult, RunStarted, silent
+from icefield.run.freshness import freshness_results, stale
 from icefield.run.planning import plan_project, selected, with_sources_as_read
 from icefield.run.replaying import NothingToReplay, Replaying, require_waiting_rows
 from icefield.run.request import RunRequest
@@ -94,7 +95,7 @@ class Run:
             pointers = context.lake.pointers()
             plan = self._plan(pointers)
         if not plan.work:
-            return RunResult(run="", status="nothing new", plan=plan, seconds=time.monotonic() - self.begun)
+            return self._nothing_new(plan, pointers)
         if not self.again:
             for other in context.lake.open_runs():
                 context.listener(RunBeside(run=other.run, pid=other.pid, started_ms=other.started_ms))
@@ -131,6 +132,20 @@ class Run:
         self.context = replace(context, project=with_sources_as_read(context.project, plan))
         self.state = RunState(self.context, states=states, published=dict(states))
         return plan
+
+    def _nothing_new(self, plan: Plan, pointers: Mapping[str, str]) -> RunResult:
+        """Records nothing, unless a table is no longer fresh: that is a failure like that of any other check."""
+        if not self.context.order.dry_run:
+            self.state.checks += freshness_results(self.context, plan, pointers)
+        if failed := [result for result in self.state.checks if result.stops]:
+            message = str(stale(self.context, failed))
+            try:
+                publishing.record_failure(self.state, message)
+            except Exception as unrecorded:
+                message = _unrecorded(message, unrecorded)
+            return replace(self._result(plan, "failed", error=message), log="")
+        seconds, checks = time.monotonic() - self.begun, tuple(self.state.checks)
+        return RunResult(run="", status="nothing new", plan=plan, checks=checks, seconds=seconds)
 
     # -- stage, audit, publish
 
@@ -213,7 +228,7 @@ class Run:
             if begun_to_work and not isinstance(error, RunCleared) and not context.lake.published(context.run):
                 publishing.record_failure(self.state, message)  # a cleared run is recorded by whoever cleared it
         except Exception as unrecorded:  # why it failed matters more than why that could not be recorded
-            message = f"{message}\n  this failure could not be recorded: {unrecorded}"
+            message = _unrecorded(message, unrecorded)
         if interrupted or (isinstance(error, IcefieldError) and not self.staging):  # it could not even begin
             raise error
         return self._result(plan, "failed", error=message)
@@ -249,3 +264,7 @@ class Run:
             yield
         finally:
             self.phases[name] = time.monotonic() - begun
+
+
+def _unrecorded(message: str, error: Exception) -> str:
+    return f"{message}\n  this failure could not be recorded: {error}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from concurrent.futures import Future
 
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.engine.clock import Clock
     from icefield.engine.refresh.stage import Stage
     from icefield.engine.refresh.staged import Staged

@@ -13,7 +13,7 @@ from icefield.run.failures import as_users_error, check_failed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.engine.refresh.staged import Staged
     from icefield.errors import CheckFailed
     from icefield.graph.state import TableState

@@ -11,7 +11,7 @@ from icefield.words import plural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.run.events import RunResult, TableOutcome
 
 #: What failed: the code of the error and the tables that failed. The same failure again is no news.

@@ -61,7 +61,7 @@ class Notifier:
         found: list[Notice] = []
         if self._settings.failure:
             found += notices.failures(result, known)
-        if self._settings.checks:
+        if self._settings.checks and result.run:  # else it is not recorded, and would be told again and again
             found += notices.turned(result.checks, known)
         if (limit := self._settings.quarantine_share) is not None:
             found += notices.quarantined(result.tables, limit, known)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from icefield.adapters.openlineage.facets import Json
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.project import Project
     from icefield.run.events import Event, RunResult, TableOutcome
 

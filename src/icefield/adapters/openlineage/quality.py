@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from icefield.adapters.openlineage.facets import Json
     from icefield.declare import Check
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.graph import Node
 
 #: Kinds of checks in the words that tools share.

@@ -6,9 +6,8 @@ task retries, over sorted tables and for empty inputs.
 
 from __future__ import annotations
 
-import datetime as dt
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,11 @@ from pyspark.sql import functions as F
 from icefield.declare import ExpectTable, FreshWithin, Reconciles, References, RowCheck, Unique
 from icefield.engine.checks.duplicates import Keys, repeated_rows
 from icefield.engine.checks.references import Held, missing
-from icefield.engine.checks.result import CheckResult
+from icefield.engine.checks.results import CheckResult, Found, freshness, kind_of, result_of
 from icefield.engine.checks.split import SPLITTING, failing_checks
 from icefield.engine.promises.analyse import first_line
 from icefield.engine.sql import quoted
 from icefield.graph import READABLE
-from icefield.words import lasting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -50,7 +48,7 @@ def split_results(node: Node, failures: Mapping[str, int]) -> list[CheckResult]:
     for check in (*node.row_checks, *node.table_checks):
         if check.otherwise in SPLITTING:
             results.append(
-                _split_result(node, check.name, _kind(check), str(check.otherwise), failures.get(check.name, 0))
+                _split_result(node, check.name, kind_of(check), str(check.otherwise), failures.get(check.name, 0))
             )
     return results
 
@@ -125,7 +123,7 @@ def cross_result(
     absent = [name for name, seen in found.items() if seen is None]
     if absent:
         told = f"{', '.join(absent)} has not been built"
-        result = _result(node, check, Found(), 0.0, error=told)
+        result = result_of(node, check, Found(), 0.0, error=told)
         return replace(result, status="deferred") if set(absent).isdisjoint(due) else result
     present = {name: seen for name, seen in found.items() if seen is not None}
     place = scratch / f"across-{number}"
@@ -156,14 +154,14 @@ def _row_results(node: Node, new_rows: TableView) -> list[CheckResult]:
         seconds = (time.monotonic() - begun) / len(checks)
         return [_row_result(node, c, n, total, new_rows, seconds) for c, n in zip(checks, failed, strict=True)]
     except PySparkException as error:
-        return [_result(node, c, Found(), time.monotonic() - begun, error=first_line(error)) for c in checks]
+        return [result_of(node, c, Found(), time.monotonic() - begun, error=first_line(error)) for c in checks]
 
 
 def _row_result(node: Node, check: RowCheck, failed: int, total: int, rows: TableView, seconds: float) -> CheckResult:
     found = Found(failed=failed, total=total)
     if found.stops(check):
         found = replace(found, examples=_some(rows.frame.where(f"({check.predicate}) IS FALSE")))
-    return _result(node, check, found, seconds)
+    return result_of(node, check, found, seconds)
 
 
 def _some(rows: DataFrame) -> tuple[dict[str, Any], ...]:
@@ -219,11 +217,7 @@ def _spelled(holds: object) -> str:
 
 def _fresh(check: FreshWithin, whole: DataFrame, now_ms: int) -> Found:
     found = whole.agg(F.unix_millis(F.max(F.col(quoted(check.column)).cast("timestamp")))).first()
-    newest = None if found is None else found[0]
-    if newest is None:
-        return Found(failed=1, told="the table has no rows")
-    age = dt.timedelta(milliseconds=now_ms - newest)
-    return Found(failed=int(age > check.limit), told=f"the newest is {lasting(age)} old")
+    return freshness(check, None if found is None else found[0], now_ms)
 
 
 def _compare(
@@ -253,61 +247,10 @@ def _agree(one: object, other: object, within: float) -> bool:
 # -- results
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What a check found: how many rows fail (of so many, where that matters), and what was seen."""
-
-    failed: int = 0
-    total: int = 0
-    told: str = ""
-    examples: tuple[Mapping[str, Any], ...] = ()
-
-    def holds(self, check: Check) -> bool:
-        """Whether no more rows fail than may."""
-        return not self.failed if check.at_most is None else check.at_most.allows(self.failed, self.total)
-
-    def stops(self, check: Check) -> bool:
-        """Whether this forbids publishing."""
-        return not self.holds(check) and check.otherwise != "warn"
-
-
 def _timed(node: Node, check: Check, evaluate: Callable[[], Found]) -> CheckResult:
     begun = time.monotonic()
     try:
         found = evaluate()
     except PySparkException as error:  # a check that could not run is a failure, never a pass
-        return _result(node, check, Found(), time.monotonic() - begun, error=first_line(error))
-    return _result(node, check, found, time.monotonic() - begun)
-
-
-def _result(node: Node, check: Check, found: Found, seconds: float, *, error: str = "") -> CheckResult:
-    holds = found.holds(check)
-    status = "error" if error else "passed" if holds else "warned" if check.otherwise == "warn" else "failed"
-    limit = f"at most {check.at_most} may fail" if check.at_most is not None and found.failed else ""
-    return CheckResult(
-        table=node.name,
-        check=check.name,
-        kind=_kind(check),
-        otherwise=str(check.otherwise),
-        status=status,
-        failed_rows=found.failed,
-        detail=error or "; ".join(filter(None, [found.told, limit])),
-        seconds=seconds,
-        examples=found.examples,
-    )
-
-
-def _kind(check: Check) -> str:
-    match check:
-        case RowCheck():
-            return "row"
-        case Unique():
-            return "unique"
-        case References():
-            return "references"
-        case FreshWithin():
-            return "fresh"
-        case Reconciles():
-            return "reconciles"
-        case _:
-            return "table"
+        return result_of(node, check, Found(), time.monotonic() - begun, error=first_line(error))
+    return result_of(node, check, found, time.monotonic() - begun)

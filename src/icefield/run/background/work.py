@@ -12,7 +12,7 @@ from icefield.run.planning import look_for_due, selected
 from icefield.run.runner import NOTHING_PUBLISHED
 
 if TYPE_CHECKING:
-    from icefield.engine.checks.result import CheckResult
+    from icefield.engine.checks.results import CheckResult
     from icefield.engine.verdict import Verdict
     from icefield.project import Project
     from icefield.run.events import Listener, RunResult
