@@ -317,7 +317,10 @@ def test_hundreds_of_runs_leave_a_bounded_lake(tmp_path: Path) -> None:
             at = lake.pointers()["a.one"]
             stored = [path for path in lake.warehouse.rglob("*") if path.is_file()]
             sizes.append((Path(at).stat().st_size, manifests(lake, "a.one"), len(stored)))
-    assert all(now <= 1.3 * first for now, first in zip(sizes[-1], sizes[1], strict=True)), sizes
+    # Bytes, manifests and files of the version more that is kept if the clock passes five full minutes meanwhile.
+    version = (2_000, 2, 12)
+    allowed = [1.3 * first + more for first, more in zip(sizes[1], version, strict=True)]
+    assert all(now <= most for now, most in zip(sizes[-1], allowed, strict=True)), sizes
     assert sum(rows_of(lake.pointers()["a.one"]).values()) == 80
 
 
