@@ -75,7 +75,7 @@ class Pair:
 
         def step(staged: Tables) -> None:
             for table in self.tables:
-                staged.create(table, self.schema, node)
+                staged.definitions.create(table, self.schema, node)
                 staged.append(table, self.batch(first).frame.repartition(files))
 
         self.work(step)
@@ -110,7 +110,9 @@ class Pair:
     def add_column(self, ddl: str) -> None:
         self.schema = StructType([*self.schema, *StructType.fromDDL(ddl)])
         self.rows = [(*row, None) for row in self.rows]
-        self.work(lambda staged: [staged.evolve(table, self.schema, None) for table in self.tables] and None)
+        self.work(
+            lambda staged: [staged.definitions.evolve(table, self.schema, None) for table in self.tables] and None
+        )
 
     def compact(self, *, whole: bool) -> None:
         """Writes all files together, or what upkeep would."""
@@ -288,8 +290,8 @@ def test_keys_are_found_in_files_with_other_columns(pair: Callable[..., Pair]) -
 
     def change(staged: Tables) -> None:
         for table in both.tables:
-            staged.rename(table, wide, {"k": "old"})
-            staged.evolve(table, wide, None)
+            staged.definitions.rename(table, wide, {"k": "old"})
+            staged.definitions.evolve(table, wide, None)
 
     both.work(change)
     both.schema, both.keys = wide, ("k",)

@@ -265,9 +265,9 @@ class Tables:
         return None if found is None else InMemory(self.spark, schema, found.cast(to_arrow_schema(schema)))
 
     def takes_few(self, table: str, rows: Batch) -> bool:
-        """Whether PyIceberg is to append the rows: few, to a table that has no days or buckets for it to tell apart."""
+        """Whether PyIceberg is to append the rows: few, to a table whose partitions it can tell apart."""
         metadata = self.branch.staged_metadata(table)
-        if metadata is None or meta.is_partitioned(metadata) or rows.count() > FEW_ROWS:
+        if metadata is None or not meta.has_plain_partitions(metadata) or rows.count() > FEW_ROWS:
             return False
         if metadata["properties"].get("write.format.default", "parquet") != "parquet":
             return False
@@ -281,11 +281,11 @@ class Tables:
     def small_rows(self, table: str, columns: Sequence[str]) -> pa.Table | None:
         """All rows that a table had when the branch was opened, in memory; None where PyIceberg could not replace them.
 
-        It knows no partitions, and would leave deletes behind that count rows which are gone.
+        It would leave deletes behind that count rows which are gone.
         """
         metadata = self.branch.base_metadata(table)
         found = None if metadata is None else meta.current_snapshot(metadata)
-        if metadata is None or found is None or meta.is_partitioned(metadata) or meta.has_deletes(found):
+        if metadata is None or found is None or not meta.has_plain_partitions(metadata) or meta.has_deletes(found):
             return None
         if not meta.has_current_columns(metadata, found):
             return None

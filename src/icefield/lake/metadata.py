@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,9 +197,12 @@ def _undocumented(content: Any) -> Any:
     return [_undocumented(value) for value in content] if isinstance(content, list) else content
 
 
-def is_partitioned(metadata: Metadata) -> bool:
-    """Whether the current partition spec has any field."""
-    return bool(_partition_fields(metadata))
+def has_plain_partitions(metadata: Metadata) -> bool:
+    """Whether PyIceberg can tell which partition a row belongs to; true of a table without partitions."""
+    return all(_PLAIN_TRANSFORM.fullmatch(field["transform"]) for field in _partition_fields(metadata))
+
+
+_PLAIN_TRANSFORM = re.compile(r"identity|year|month|day|hour|bucket\[\d+\]|truncate\[\d+\]")
 
 
 def partitioned_by(metadata: Metadata) -> tuple[str, ...]:
