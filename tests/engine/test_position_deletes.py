@@ -33,6 +33,7 @@ from icefield.lake.compaction import compact, due, files_of
 from icefield.lake.duckdb_scan import connect, scan
 from icefield.lake.embedded import EmbeddedLake
 from icefield.lake.manifests import live_files, records
+from icefield.lake.table_state import as_ours
 from icefield.plan import upkeep as rules
 from icefield.plan.upkeep import Compaction
 from lakes import finish, new_lake, open_branch
@@ -125,7 +126,7 @@ class Pair:
             if done is None:
                 branch.abandon()
             else:
-                branch.publish_upkeep({table: meta.as_ours}, {table: done.summary})
+                branch.publish_upkeep({table: as_ours}, {table: done.summary})
 
     def require_same(self, *, by_spark: bool = False) -> None:
         """Every reader finds the same rows in both tables, and the counts are right."""
@@ -270,7 +271,7 @@ def test_manifests_of_deletes_are_merged(pair: Callable[..., Pair]) -> None:
     both = pair("k BIGINT, v INT")
     both.create([(n, n) for n in range(10)], files=1)
     told = "ALTER TABLE {} SET TBLPROPERTIES ('commit.manifest.min-count-to-merge' = '3')"
-    both.work(lambda staged: staged._sql("a.ours", told.format(staged.qualified("a.ours"))))
+    both.work(lambda staged: staged.sql("a.ours", told.format(staged.qualified("a.ours"))))
     for n in range(100, 109):
         both.replace([(n - 1,), (n,)], [(n, n)])  # the row of the step before goes, which has a file of its own
     now = meta.current_snapshot(meta.load(both.lake.pointers()["a.ours"]))
@@ -309,7 +310,7 @@ def test_files_of_another_layout_keep_their_own(pair: Callable[..., Pair]) -> No
     both = pair("k BIGINT, v INT")
     both.create([(n, n % 4) for n in range(40)], ("bucket(2, k)",))
     told = "ALTER TABLE {} ADD PARTITION FIELD v"
-    both.work(lambda staged: [staged._sql(t, told.format(staged.qualified(t))) for t in both.tables] and None)
+    both.work(lambda staged: [staged.sql(t, told.format(staged.qualified(t))) for t in both.tables] and None)
     both.replace([(1,), (2,)], [(1, 1), (1, 2), (2, None)])
     both.replace([(1,), (2,), (3,), (30,)], [(3, 9)])
     both.require_same(by_spark=True)
