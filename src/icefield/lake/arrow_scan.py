@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icefield.lake import metadata as meta
+from icefield.lake import small_files
 from icefield.lake.delete_manifests import DeleteManifests
 from icefield.lake.int_sets import Marks, Ordered, numbers_of
 
@@ -179,8 +180,12 @@ def rows_near(
     wanted: Callable[[pa.Table], pa.Array] | None,
     at_most: int,
 ) -> pa.Table | None:
-    """The rows for which all of `near` and `wanted` hold; None where they lie in files of more than so many bytes."""
+    """The rows for which all of `near` and `wanted` hold; None where they lie in files of more than so many bytes.
+
+    What is wanted is near: where it is told which rows are, the files alone are chosen by what is near.
+    """
     import pyarrow as pa
+    from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 
     with opened(branch, table) as found:
@@ -188,11 +193,15 @@ def rows_near(
         files = list(scan.plan_files())
         if sum(task.file.file_size_in_bytes for task in files) > at_most:
             return None
-        arrow = ArrowScan(found.metadata, found.io, scan.projection(), scan.row_filter, scan.case_sensitive)
         schema = schema_to_pyarrow(scan.projection(), include_field_ids=False)
-        parts = [pa.Table.from_batches([part]) for part in arrow.to_record_batches(files)]
+        kept = [task for task in files if wanted is not None and small_files.are_kept(task)]
+        every = ArrowScan(found.metadata, found.io, scan.projection(), AlwaysTrue(), scan.case_sensitive)
+        parts = small_files.rows_of(every, kept, schema)
+        arrow = ArrowScan(found.metadata, found.io, scan.projection(), scan.row_filter, scan.case_sensitive)
+        others = [task for task in files if task not in kept]
+        parts += [pa.Table.from_batches([part]).cast(schema) for part in arrow.to_record_batches(others)]
         chosen = [part if wanted is None else part.filter(wanted(part)) for part in parts if part.num_rows]
-        return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in chosen)])
+        return pa.concat_tables([schema.empty_table(), *chosen])
 
 
 def columns_added(

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from icefield.declare import Kafka, format_columns
-from icefield.engine.batch import InFiles, write
+from icefield.engine.batch import InFiles, evaluate, write
 from icefield.engine.frames import empty_frame
 from icefield.engine.intake.files import parse, undecided
 from icefield.engine.intake.files.schedulers import SparkTasks, Threads
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icefield.declare import Topics
+    from icefield.engine.batch import Batch
     from icefield.engine.intake.port import Known
     from icefield.engine.intake.topics.intake import ReceivedMessages
     from icefield.engine.intake.topics.messages import Decoded
@@ -89,7 +90,7 @@ def land(spark: SparkSession, received: ReceivedMessages) -> LandedMessages:
     schema = f"{format_columns(source.columns)}, {ORIGIN}"
     rows = found["rows"].frame(spark, schema, folder / "rows", around.local_rows, around.local_bytes)
     left = found["undecided"].frame(spark, f"value BINARY, {_provenance(source)}, {ORIGIN}", folder / "left", 0)
-    exact = None if left is None else write(_decided(left, source), folder / "exact")
+    exact = None if left is None else _evaluated(_decided(left, source), folder / "exact", by_tasks=bool(sheets))
     parts = [part for part in (rows, None if exact is None else exact.frame.where(f"{PROBLEM} IS NULL")) if part]
     names = [*(column.name for column in source.columns), *TRAVELLING]
     frames = [part.select(*map(quoted, names)) for part in parts]
@@ -104,6 +105,11 @@ def land(spark: SparkSession, received: ReceivedMessages) -> LandedMessages:
         sheets=sheets,
         exact=exact,
     )
+
+
+def _evaluated(rows: DataFrame, place: Path, *, by_tasks: bool) -> Batch:
+    """Messages that Spark has decided about; in files, where tasks have read them, since tasks look there for bytes."""
+    return write(rows, place) if by_tasks else evaluate(rows, place)
 
 
 def _in_memory(decoded: list[Decoded]) -> tuple[dict[str, _Rows], Counter[int], Counter[int]]:
@@ -169,7 +175,7 @@ class LandedMessages:
     values: _Rows
     #: Where tasks wrote the bytes of messages, where they have read them.
     sheets: Sheeted = ()
-    exact: InFiles | None = None
+    exact: Batch | None = None
 
     @property
     def on_driver(self) -> bool:
@@ -205,6 +211,7 @@ class LandedMessages:
 
     @property
     def _by_tasks(self) -> RawMessages:
+        assert self.exact is None or isinstance(self.exact, InFiles)
         others = () if self.exact is None else tuple(map(str, sorted(self.exact.place.rglob("*.parquet"))))
         return RawMessages(self.sheets, others)
 
