@@ -1,6 +1,6 @@
 """This tree beside another commit of it, taking turns: first build, one more day, nothing new; each by its own command.
 
-    python bench/run.py --against COMMIT [--rows 3800000] [--repeat 3] [--only full]
+    python bench/run.py --against COMMIT [--rows 3800000] [--repeat 3] [--only full warm]
 
 The other commit is checked out into a temporary folder and runs in the same environment. CPU time is noted as well: on
 a machine with other work it tells more than wall time.
@@ -14,7 +14,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -26,8 +26,11 @@ from report import machine
 
 from icefield.engine.session.java import find_java
 
-ROOT = Path(__file__).resolve().parent.parent
+BENCH = Path(__file__).resolve().parent
+ROOT = BENCH.parent
 WARM_UP = ("--rows", "3800", "--days", "3")
+#: How often each side has its turn of days in one process.
+WARM_TURNS = 2
 
 
 @dataclass(slots=True)
@@ -52,6 +55,15 @@ class Side:
         os.sync()
         return measure(command, output=self.place.parent / f"{self.name}.txt", environment=own)
 
+    def warm(self, folders: Sequence[Path], environment: Mapping[str, str]) -> list[float]:
+        """The seconds of each folder but the first, taken in one after the other by one process."""
+        own = {**environment, "PYTHONPATH": str(self.tree / "src")}
+        output = self.place.parent / f"{self.name}-warm.json"
+        command = [sys.executable, str(BENCH / "warm.py"), "icefield", str(output), str(self.place)]
+        subprocess.run([*command, *map(str, folders)], check=True, env=own, stdout=subprocess.DEVNULL)
+        seconds: list[float] = json.loads(output.read_text(encoding="utf-8"))
+        return seconds[1:]
+
     def told(self) -> dict[str, dict[str, list[float]]]:
         """Wall and CPU time of every run."""
         return {
@@ -70,13 +82,13 @@ def compare(commit: str, work: Path, rows: int, days: int, repeat: int, only: Co
     """Both trees in turns; the ratio is ours to theirs. Days follow the builds, if they are asked for."""
     other = checked_out(commit, work / "other")
     try:
-        return _compared(commit, other, work, rows, days, repeat, repeat if "day" in only else 0)
+        return _compared(commit, other, work, rows, days, repeat, only)
     finally:
         subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(other)], check=True)
 
 
 def _compared(
-    commit: str, other: Path, work: Path, rows: int, days: int, repeat: int, more_days: int
+    commit: str, other: Path, work: Path, rows: int, days: int, repeat: int, only: Collection[str]
 ) -> dict[str, Any]:
     sides = [Side("this", ROOT, work / "this"), Side(commit, other, work / "theirs")]
     landing = work / "landing"
@@ -92,12 +104,18 @@ def _compared(
             side.prepare()
             land(landing, side.place)
             said(side, "first build", environment)
-    for _ in range(more_days):
+    for _ in range(repeat if "day" in only else 0):
         subprocess.run(generate(landing, "--append", "--days", "1"), check=True, capture_output=True)
         for side in sides:
             land(landing, side.place)
             said(side, "one more day", environment)
             said(side, "nothing new", environment)
+    warm: dict[str, list[float]] = {side.name: [] for side in sides}
+    for turn in range(WARM_TURNS if "warm" in only else 0):
+        folders = [_one_more_day(landing, work / "days" / f"{turn}-{number}") for number in range(repeat + 1)]
+        for side in sides:
+            warm[side.name] += side.warm(folders, environment)
+            print(f"one more day, warm, {side.name}: {warm[side.name]}", file=sys.stderr, flush=True)
     told = {side.name: side.told() for side in sides}
     medians = {
         name: {what: {of: round(statistics.median(v), 2) for of, v in both.items()} for what, both in one.items()}
@@ -115,7 +133,23 @@ def _compared(
         "runs": told,
         "medians": medians,
         "ratios": ratios,
+        "warm": _warm_ratio(warm, commit) if any(warm.values()) else {},
     }
+
+
+def _one_more_day(landing: Path, folder: Path) -> Path:
+    """One more day, in a folder of its own besides."""
+    before = set(landing.glob("*/*.csv"))
+    subprocess.run(generate(landing, "--append", "--days", "1"), check=True, capture_output=True)
+    for file in set(landing.glob("*/*.csv")) - before:
+        (folder / file.parent.name).mkdir(parents=True, exist_ok=True)
+        os.link(file, folder / file.parent.name / file.name)
+    return folder
+
+
+def _warm_ratio(warm: Mapping[str, list[float]], commit: str) -> dict[str, Any]:
+    medians = {name: round(statistics.median(seconds), 2) for name, seconds in warm.items()}
+    return {"runs": warm, "medians": medians, "ratio": round(medians["this"] / medians[commit], 3)}
 
 
 def said(side: Side, what: str, environment: Mapping[str, str]) -> None:

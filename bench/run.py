@@ -3,7 +3,7 @@
     python bench/run.py [--rows 3800000] [--days 90] [--repeat 5] [--quick-repeat 7] [--rebuild-repeat N]
                         [--only PART ...] [--who NAME ...]
     python bench/run.py --against COMMIT                # beside a checkout of another commit, taking turns
-    python bench/run.py --only latency [--seconds 120] [--warm 60] [--turns 1] [--runs 300]
+    python bench/run.py --only latency [--rate 2000] [--seconds 120] [--warm 60] [--turns 1] [--runs 300]
 
 Results go to bench/results/<date>-<rows>.json and .md, those of streams to <date>-latency.json and .md. Everything else
 is made in a temporary folder and removed, but for dbt's environment, which stays in .bench-venv.
@@ -57,8 +57,8 @@ BENCH = Path(__file__).parent
 RESULTS = BENCH / "results"
 LATENCY = "latency"
 PARTS = ("startup", "full", "nothing", "day", "warm", "commands", LATENCY)
-#: A run of the watcher finds about so many new readings.
-STREAM_RATE, RUN_ROWS = 2_000, 4_000
+#: How many readings a second are sent; a run of the watcher finds about those of two seconds.
+STREAM_RATE, RUN_SECONDS = 2_000, 2
 # Those of one row take turns, so that a machine that becomes slower or faster meanwhile does so for all of them.
 TURNS = ((ICEFIELD, HANDWRITTEN), (DUCKDB, DBT, POLARS))
 START_PAIRS = 7
@@ -253,6 +253,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rebuild-repeat", type=int, help="of these, how often those that build all anew take part")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured")
     parser.add_argument("--who", nargs="+", choices=NICKNAMES, default=list(NICKNAMES), help="who takes part")
+    parser.add_argument("--rate", type=int, default=STREAM_RATE, help="latency: readings a second")
     parser.add_argument("--seconds", type=float, default=120, help="latency: how long it is measured")
     parser.add_argument("--warm", type=float, default=60, help="latency: how long everyone may warm up before")
     parser.add_argument("--turns", type=int, default=1, help="latency: how often everyone is measured")
@@ -297,10 +298,10 @@ def run_latency(asked: argparse.Namespace) -> dict[str, Any]:
     with temporary(asked.work) as work:
         if asked.turns:
             results["latency"] = latency.bench.latency(
-                work, rate=STREAM_RATE, warm=asked.warm, seconds=asked.seconds, turns=asked.turns
+                work, rate=asked.rate, warm=asked.warm, seconds=asked.seconds, turns=asked.turns
             )
         if asked.runs:
-            results["flat"] = latency.bench.flat(work, asked.runs, RUN_ROWS)
+            results["flat"] = latency.bench.flat(work, asked.runs, asked.rate * RUN_SECONDS)
     return results
 
 
