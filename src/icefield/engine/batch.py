@@ -115,7 +115,8 @@ def local_frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> Data
         rows.combine_chunks() if rows.num_rows else pa.table([pa.array([], f.type) for f in rows.schema], rows.schema)
     )
     frame: DataFrame = spark.createDataFrame(whole, schema)
-    return frame.coalesce(1) if rows.nbytes <= limits.LIMITS.one_partition_bytes else frame
+    # Else it would have one for every 10,000 rows, each of which would write a file.
+    return frame.coalesce(1 + rows.nbytes // limits.LIMITS.one_partition_bytes)
 
 
 def evaluate(frame: DataFrame, place: Path) -> Batch:
@@ -126,7 +127,8 @@ def evaluate(frame: DataFrame, place: Path) -> Batch:
 def collected(frame: DataFrame) -> InMemory | None:
     """Evaluates a frame into memory; None where what it reads, or what it gives, is too large for that."""
     kinds = _arrow_schema(frame.schema)
-    if kinds is None or bytes_read_by(frame) > limits.LIMITS.held_bytes:
+    at_most = min(limits.LIMITS.collected_bytes, limits.LIMITS.held_bytes)
+    if kinds is None or bytes_read_by(frame) > at_most:
         return None
     try:
         found = frame.toArrow()
