@@ -124,10 +124,14 @@ def evaluate(frame: DataFrame, place: Path) -> Batch:
     return collected(frame) or write(frame, place)
 
 
-def collected(frame: DataFrame) -> InMemory | None:
-    """Evaluates a frame into memory; None where what it reads, or what it gives, is too large for that."""
+def collected(frame: DataFrame, *, appended: bool = False) -> InMemory | None:
+    """Evaluates a frame into memory; None where what it reads, or what it gives, is too large for that.
+
+    `appended`: all of it is to be appended to a table, which many rows do faster without coming to the driver.
+    """
     kinds = _arrow_schema(frame.schema)
-    at_most = min(limits.LIMITS.collected_bytes, limits.LIMITS.held_bytes)
+    held = limits.LIMITS.held_bytes
+    at_most = min(limits.LIMITS.appended_bytes, held) if appended else held
     if kinds is None or bytes_read_by(frame) > at_most:
         return None
     try:

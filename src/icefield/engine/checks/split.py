@@ -346,18 +346,18 @@ def _flags(node: Node) -> dict[str, Column]:
     return {f"_icefield_fails_{n}": F.expr(f"({check.predicate}) IS FALSE") for n, check in checks}
 
 
-def with_flags(node: Node, rows: DataFrame) -> InMemory | None:
+def with_flags(node: Node, rows: DataFrame, *, appended: bool = False) -> InMemory | None:
     """Rows in memory, each with the checks that it fails; None where they are too large.
 
     A check that cannot be evaluated is left out here, and fails where it is looked at.
     """
     flags = _flags(node)
     try:
-        return collected(rows.withColumns(flags) if flags else rows)
+        return collected(rows.withColumns(flags) if flags else rows, appended=appended)
     except PySparkException:
         if not flags:
             raise
-        return collected(rows)
+        return collected(rows, appended=appended)
 
 
 def failing_counts(node: Node, rows: pa.Table) -> Mapping[str, int] | None:

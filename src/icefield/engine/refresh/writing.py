@@ -33,7 +33,7 @@ class Writer:
     def write(self, node: Node, step: Step, split: Split) -> None:
         rows, stored = visible(split.good), split.stored
         self.stage.tables.definitions.ready(node.name, rows.schema, node, node.comment, remake=self.stage.remake)
-        if stored is None and (flagged := with_flags(node, rows)) is not None:
+        if stored is None and (flagged := with_flags(node, rows, appended=True)) is not None:
             split.failing = failing_counts(node, flagged.table)
             names = rows.columns
             schema = StructType([flagged.schema[name] for name in names])
