@@ -21,7 +21,7 @@ class Limits:
     #: So many rows, of so many bytes in all, travel to Spark inside of a query; more by a file.
     local_rows: int = 50_000
     local_bytes: int = 32 << 20
-    #: Bytes of rows that the driver holds, and what a query may read so that its result is collected; more goes to files.
+    #: Bytes of rows that the driver holds, and what a query may read so that it is collected; more goes to files.
     held_bytes: int = 32 << 20
     #: What a query may read so that all of its result comes to the driver on its way to a table: some 100,000 rows.
     appended_bytes: int = 4 << 20
